@@ -18,7 +18,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// adopt is for stored records that somebody changed on purpose, or that no leader will mend: there is none.
+// adopt returns the command for records that were changed on purpose, or that no leader will correct because none
+// exists.
 func (e *etcd) adopt() *cobra.Command {
 	var yes bool
 	var reason, over string
@@ -29,7 +30,8 @@ func (e *etcd) adopt() *cobra.Command {
 			"shows what differs, and with --yes writes a head that says what is stored: replicas then serve that.\n" +
 			"After a restore of etcd from a backup replicas go on with what they have until a leader has written. Where none is to, or the alarm\n" +
 			"does not end, --over with what the alarm names makes them serve what is stored, whether anything differs or not.\n" +
-			"It stands for election meanwhile, so it is refused where an ingester leads, and its etcd user needs the role " + string(kv.RoleIngest) + ".",
+			"It stands for election meanwhile, so it is refused where an ingester leads, and its etcd user needs the role " +
+			string(kv.RoleIngest) + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var place kv.Place
 			if over != "" {
@@ -42,23 +44,25 @@ func (e *etcd) adopt() *cobra.Command {
 				return adoptStored(ctx, store, cmd.OutOrStdout(), adoption{yes, place, e.author(reason)})
 			})
 		}}
-	cmd.Flags().StringVar(&over, "over", "", "The newest place that replicas have read, as their alarm names it (CHAIN.TERM.BATCH): what is stored counts as newer.")
+	cmd.Flags().StringVar(&over, "over", "",
+		"The newest place that replicas have read, as their alarm names it (CHAIN.TERM.BATCH): what is stored counts as newer.")
 	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the record, which this command shows later; at most 256 bytes.")
 	cmd.Flags().BoolVar(&yes, "yes", false, "Write the head. Without it this command shows what differs and writes nothing.")
 	return cmd
 }
 
 // errLed: somebody leads.
-var errLed = errors.New("an ingester leads: it puts the stored records right by itself, also after a restore. Stop the ingesters first if you mean it")
+var errLed = errors.New("an ingester leads: it puts the stored records right by itself, also after a restore. Stop the ingesters" +
+	" first if you mean it")
 
-// adoption is what the operator says.
+// adoption is the operator's request.
 type adoption struct {
 	yes  bool
-	over kv.Place // that the head has to be after; zero: of what is stored
+	over kv.Place // position that the new head must follow; zero: that of the stored records
 	who  record
 }
 
-// record is who adopted what is stored, and when. Names and reason are what this command was told, and no proof.
+// record states who adopted the stored records, and when. Names and reason are unverified claims of this command.
 type record struct {
 	Reason   string         `json:"reason,omitempty"`
 	OSUser   string         `json:"claimed_os_user,omitempty"`
@@ -66,17 +70,17 @@ type record struct {
 	EtcdUser string         `json:"claimed_etcd_user,omitempty"`
 	At       time.Time      `json:"at"`
 	Records  int            `json:"records"`
-	Kinds    map[string]int `json:"kinds"` // records of the kinds that differed
+	Kinds    map[string]int `json:"kinds"` // number of records of each kind that differed
 	Done     bool           `json:"done"`  // the head was written
 }
 
-// recordPath is where the newest record is.
+// recordPath is the path of the newest record.
 const (
 	recordFolder = "removals/"
 	recordPath   = recordFolder + "adopted"
 )
 
-// author is what this command states of who runs it.
+// author describes the user who runs this command.
 func (e *etcd) author(reason string) record {
 	r := record{Reason: fmt.Sprintf("%.256s", reason), EtcdUser: e.User}
 	if u, err := user.Current(); err == nil {
@@ -86,7 +90,7 @@ func (e *etcd) author(reason string) record {
 	return r
 }
 
-// write stores the record, under the fence of an epoch.
+// write stores the record under the fence of an epoch.
 func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -96,7 +100,7 @@ func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) erro
 	return err
 }
 
-// lastRecord is the newest record; false: nothing was adopted.
+// lastRecord returns the newest record; false: nothing was adopted yet.
 func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err error) {
 	blobs, _, err := store.Blobs(ctx, recordFolder, 0)
 	for _, blob := range blobs {
@@ -108,11 +112,12 @@ func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err er
 }
 
 func (r record) String() string {
-	return fmt.Sprintf("adopted last at %s: %d records, by %s on %s (as navarchctl said), etcd user %q, reason %q", r.At.Format(time.RFC3339), r.Records,
+	return fmt.Sprintf("adopted last at %s: %d records, by %s on %s (as navarchctl said), etcd user %q, reason %q",
+		r.At.Format(time.RFC3339), r.Records,
 		show.Printable(r.OSUser), show.Printable(r.Host), show.Printable(r.EtcdUser), show.Printable(r.Reason))
 }
 
-// place is where the head stands that is written.
+// place returns the position of the new head.
 func (a adoption) place(stored kv.Place, now time.Time) kv.Place {
 	if a.over.Known() {
 		return a.over.Next(stored, now)
@@ -120,7 +125,7 @@ func (a adoption) place(stored kv.Place, now time.Time) kv.Place {
 	return stored.Next(kv.Place{}, now)
 }
 
-// adoptStored shows what is to be adopted, and adopts it where the operator says so.
+// adoptStored prints the differences, and adopts the stored records if the operator confirmed.
 func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) error {
 	state, err := asStored(ctx, store)
 	if err != nil {
@@ -131,12 +136,13 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) 
 	case !state.Said.Known() || len(kinds) > 0:
 		err = writeDiffering(w, state, kinds)
 	case a.over.Known():
-		_, err = fmt.Fprintf(w, "the stored records (%d) are what the head says, of %v\n", len(state.Values), state.Head.Time.UTC().Format(time.RFC3339))
+		_, err = fmt.Fprintf(w, "the stored records (%d) are what the head says, of %v\n",
+			len(state.Values), state.Head.Time.UTC().Format(time.RFC3339))
 	default:
 		_, err = fmt.Fprintln(w, "the stored records are what the head says: there is nothing to adopt")
 		a.yes = false
 	}
-	if last, is, _ := lastRecord(ctx, store); err == nil && is { // without the right to read it, it is not shown
+	if last, is, _ := lastRecord(ctx, store); err == nil && is { // without the permission to read it, it is omitted
 		_, err = fmt.Fprintln(w, last)
 	}
 	if err != nil || !a.yes {
@@ -165,7 +171,7 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) 
 	return err
 }
 
-// writeAdopted writes the head that says what was shown, if that is still stored, and the record of it: before, and when it is done.
+// writeAdopted writes a head for the printed records, if they are still stored. It writes the record before and after.
 func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *kv.State, a adoption) (kv.Head, error) {
 	now, err := asStored(ctx, store)
 	if err == nil && len(now.Contents.Differ(shown.Contents)) > 0 {
@@ -177,14 +183,15 @@ func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *k
 	r := a.who
 	r.At, r.Records, r.Kinds = time.Now().UTC(), len(now.Values), map[string]int{}
 	for _, kind := range shown.Contents.Differ(shown.Said) {
-		if _, known := model.ParseKind(kind); known { // names of others are whoever's
+		if _, known := model.ParseKind(kind); known { // names of other kinds may have any author
 			r.Kinds[kind] = int(now.Contents.Kind(kind).Count)
 		}
 	}
 	if err := r.write(ctx, store, epoch); err != nil {
 		return kv.Head{}, err
 	}
-	head, err := store.Commit(ctx, kv.Batch{Epoch: epoch, Place: a.place(shown.Head.Place, time.Now()), After: shown.Head.Revision, Stored: now.Contents})
+	head, err := store.Commit(ctx, kv.Batch{Epoch: epoch, Place: a.place(shown.Head.Place, time.Now()),
+		After: shown.Head.Revision, Stored: now.Contents})
 	if err != nil {
 		return head, err
 	}
@@ -192,11 +199,12 @@ func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *k
 	return head, r.write(ctx, store, epoch)
 }
 
-// electionName is by which this command stands for election.
+// electionName is the name of this command in an election.
 const electionName = "navarchctl store adopt"
 
-// errNotElected: the elector says nothing of why.
-var errNotElected = errors.New("this command was not elected in time: an ingester leads by now, or the etcd user lacks the role " + string(kv.RoleIngest))
+// errNotElected: the elector gives no reason.
+var errNotElected = errors.New("this command was not elected in time: an ingester leads by now, or the etcd user lacks the role " +
+	string(kv.RoleIngest))
 
 func nobodyLeads(ctx context.Context, elector *lead.Elector) error {
 	leader, epoch, err := elector.Leader(ctx)
@@ -206,7 +214,7 @@ func nobodyLeads(ctx context.Context, elector *lead.Elector) error {
 	return err
 }
 
-// asStored reads what is stored now, whatever the head says.
+// asStored reads the stored records, without comparing them with the head.
 func asStored(ctx context.Context, store *kv.Store) (*kv.State, error) {
 	stat, err := store.Stat(ctx)
 	if err != nil {
@@ -223,7 +231,7 @@ func asStored(ctx context.Context, store *kv.Store) (*kv.State, error) {
 	return store.Load(ctx, stat.Revision)
 }
 
-// writeDiffering shows what differs, kind by kind; all kinds where the head says nothing that this build understands.
+// writeDiffering prints the differing kinds; all kinds if this build cannot read the head.
 func writeDiffering(w io.Writer, state *kv.State, kinds []string) error {
 	said := func(kind string) string { return fmt.Sprint(state.Said.Kind(kind).Count) }
 	if !state.Said.Known() {

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// trust is how to reach the keyring: etcd and the key encryption key. Who has both may turn the mesh's trust.
+// trust is the access to the keyring: etcd and the key encryption key. With both one can change the mesh's trust.
 type trust struct {
 	etcd
 	domain string
@@ -64,12 +64,13 @@ func (t *trust) status() *cobra.Command {
 }
 
 func (t *trust) roots() *cobra.Command {
-	return &cobra.Command{Use: "roots", Short: "Print the roots that everybody trusts now, as PEM: what a new agent is given to verify the CA with",
+	return &cobra.Command{Use: "roots",
+		Short:   "Print the roots that everybody trusts now, as PEM: what a new agent is given to verify the CA with",
 		Example: `  navarchctl ca roots --data-dir /var/lib/navarch >root-cert.pem`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
-				if _, err := k.Status(ctx); err != nil { // it is read by then
+				if _, err := k.Status(ctx); err != nil { // it has been read by then
 					return err
 				}
 				_, err := cmd.OutOrStdout().Write(issue.EncodeCertificates(k.State().Bundle...))
@@ -119,7 +120,8 @@ func (t *trust) revoke() *cobra.Command {
 					fmt.Fprintf(cmd.OutOrStdout(), "revoked: %s\n", strings.Join(done.Serials, " "))
 				}
 				for _, d := range done.Denied {
-					fmt.Fprintf(cmd.OutOrStdout(), "denied: %s, with %d certificates, the last of which ends at %s\n", d.Identity, d.Leaves, d.Until.UTC().Format(time.RFC3339))
+					fmt.Fprintf(cmd.OutOrStdout(), "denied: %s, with %d certificates, the last of which ends at %s\n",
+						d.Identity, d.Leaves, d.Until.UTC().Format(time.RFC3339))
 				}
 				if len(done.Unknown) > 0 {
 					fmt.Fprintf(cmd.OutOrStdout(), "not in the journal, revoked all the same: %s\n", strings.Join(done.Unknown, " "))
@@ -147,7 +149,7 @@ func (t *trust) restore() *cobra.Command {
 	return cmd
 }
 
-// with runs one operation as a replica of the keyring that exists; it never makes one.
+// with runs one operation as a replica of an existing keyring. It never creates one.
 func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyring) error) error {
 	kek := t.kek
 	if t.dataDir != "" && kek == "" {
@@ -200,7 +202,8 @@ func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config
 func reportTable(w io.Writer, r *keyring.Report) error {
 	rows := [][]string{{"EPOCH", "STATUS", "ORIGIN", "SINCE", "ENDS", "SIGNER", "SUBJECT"}}
 	for _, e := range r.Epochs {
-		rows = append(rows, []string{fmt.Sprint(e.Number), string(e.Status), e.Origin, e.Since.UTC().Format(time.RFC3339), e.NotAfter.UTC().Format(time.RFC3339),
+		rows = append(rows, []string{fmt.Sprint(e.Number), string(e.Status),
+			e.Origin, e.Since.UTC().Format(time.RFC3339), e.NotAfter.UTC().Format(time.RFC3339),
 			show.ShortKey(e.Signer), e.Subject})
 	}
 	if err := show.Table(w, rows); err != nil {

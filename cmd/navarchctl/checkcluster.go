@@ -14,10 +14,10 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// precheck is the alias of check by which it is check --pre, as istioctl has it.
+// precheck is the alias of check that means check --pre, as in istioctl.
 const precheck = "precheck"
 
-// errFailed ends check where something failed.
+// errFailed ends check if a check failed.
 var errFailed = errors.New("something is not as it has to be")
 
 func checkCommand() *cobra.Command {
@@ -63,7 +63,7 @@ chart. A line is ok, unknown (you may not see it), warning, or failure, which en
 	return cmd
 }
 
-// looked is what a cluster is found to be.
+// looked runs the checks of a cluster.
 func looked(ctx context.Context, flags *cluster.Flags, pre bool) ([]check.Result, error) {
 	in, err := flags.Open()
 	if err != nil {
@@ -75,11 +75,12 @@ func looked(ctx context.Context, flags *cluster.Flags, pre bool) ([]check.Result
 			pod.Close()
 		}
 	}()
-	return check.Run(ctx, check.Config{API: in.API, Namespace: in.Namespace, Revision: in.Revision, Pre: pre, Replica: func(of *corev1.Pod) check.Replica {
-		pod := in.Pod(of)
-		pods = append(pods, pod)
-		return check.Replica{Name: pod.String(), Monitoring: pod.Monitoring, Client: pod.Client(), Dial: pod.Dial}
-	}}), nil
+	return check.Run(ctx, check.Config{API: in.API, Namespace: in.Namespace,
+		Revision: in.Revision, Pre: pre, Replica: func(of *corev1.Pod) check.Replica {
+			pod := in.Pod(of)
+			pods = append(pods, pod)
+			return check.Replica{Name: pod.String(), Monitoring: pod.Monitoring, Client: pod.Client(), Dial: pod.Dial}
+		}}), nil
 }
 
 func checkTable(w io.Writer, results []check.Result) error {

@@ -25,7 +25,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// injectionCheck is what `navarchctl check-inject` is asked for.
+// injectionCheck has the options of `navarchctl check-inject`.
 type injectionCheck struct {
 	api       *apiserver.Client
 	namespace string
@@ -93,7 +93,7 @@ func (c *injectionCheck) run(ctx context.Context, name string, out io.Writer) er
 	return nil
 }
 
-// pod is the Pod, or the template of a Deployment.
+// pod reads the Pod, or the Pod template of a Deployment.
 func (c *injectionCheck) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	kind, after, there := strings.Cut(name, "/")
 	if there && slices.Contains([]string{"deploy", "deployment", "deployments"}, kind) {
@@ -118,7 +118,7 @@ func (c *injectionCheck) pod(ctx context.Context, name string) (*corev1.Pod, err
 	return pod, nil
 }
 
-// decision is what the injector of a webhook says of a Pod.
+// decision returns the decision of a webhook's injector about a Pod, as a sentence.
 func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *corev1.Pod) string {
 	who := "The injector that " + w.of + " names"
 	service := w.hook.ClientConfig.Service
@@ -150,7 +150,7 @@ func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	return err
 }
 
-// injectingWebhook is a webhook that is asked about the creation of Pods, at a path /inject.
+// injectingWebhook is a webhook for the creation of Pods, with a path below /inject.
 type injectingWebhook struct {
 	of, revision string
 	hook         *admissionregistrationv1.MutatingWebhook

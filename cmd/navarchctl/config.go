@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// proxyConfig is what all commands below proxy-config have in common.
+// proxyConfig has the options of all commands below proxy-config.
 type proxyConfig struct {
 	source
 	filter   show.Filter
@@ -66,33 +66,39 @@ statistics and whether an endpoint was ejected are known to Envoy alone: ask it 
 	return cmd
 }
 
-// resourceKind is one command below proxy-config.
+// resourceKind describes one command below proxy-config.
 type resourceKind struct {
 	use     string
 	aliases []string
 	types   []xds.Type
-	flags   []string // of show.Filter
+	flags   []string // flags of show.Filter
 	shows   string
 	example string
 }
 
 var kinds = []resourceKind{
 	{"all", []string{"a"}, []xds.Type{xds.Cluster, xds.Listener, xds.Route, xds.Endpoint},
-		[]string{"fqdn", "subset", "direction", "port", "name", "address", "type", "cluster", "status"}, "clusters, listeners, routes and endpoints", "-o json"},
+		[]string{"fqdn", "subset", "direction", "port", "name", "address", "type", "cluster", "status"},
+		"clusters, listeners, routes and endpoints", "-o json"},
 	{"cluster", []string{"clusters", "c"}, []xds.Type{xds.Cluster}, []string{"fqdn", "subset", "direction", "port"},
-		"host, port, subset and direction of each cluster, how Envoy finds its endpoints, and the DestinationRule", "--fqdn catalog.shop.svc.cluster.local --direction outbound"},
+		"host, port, subset and direction of each cluster, how Envoy finds its endpoints, and the DestinationRule",
+		"--fqdn catalog.shop.svc.cluster.local --direction outbound"},
 	{"listener", []string{"listeners", "l"}, []xds.Type{xds.Listener}, []string{"address", "port", "type"},
-		"a line for each filter chain: which connections it takes (SNI, transport and application protocol, destination, source), and where they go: a cluster, a route configuration, or routes that stand in the listener",
+		"a line for each filter chain: which connections it takes (SNI, transport and application protocol, destination, source), and" +
+			" where they go: a cluster, a route configuration, or routes that stand in the listener",
 		"--port 80 --type HTTP"},
 	{"route", []string{"routes", "r"}, []xds.Type{xds.Route}, []string{"name"},
 		"a line for each route: its route configuration, virtual host, domains, what a request must have, and the VirtualService", "--name 80"},
 	{"endpoint", []string{"endpoints", "ep"}, []xds.Type{xds.Endpoint}, []string{"address", "port", "cluster", "status"},
-		"a line for each endpoint; health that is not stated is HEALTHY, as Envoy reads it. OUTLIER CHECK is known to Envoy alone: FAILED, it is ejected; -, it was not asked",
+		"a line for each endpoint; health that is not stated is HEALTHY, as Envoy reads it. OUTLIER CHECK is known to Envoy alone: FAILED," +
+			" it is ejected; -, it was not asked",
 		"--cluster 'outbound|80||catalog.shop.svc.cluster.local'"},
 	{"secret", []string{"secrets", "s"}, []xds.Type{xds.Secret}, nil,
-		"a line for each certificate and revocation list. Certificates of the mesh are between a proxy and its agent: ask the proxy (--envoy); a server has those of Kubernetes Secrets", ""},
+		"a line for each certificate and revocation list. Certificates of the mesh are between a proxy and its agent: ask the proxy" +
+			" (--envoy); a server has those of Kubernetes Secrets", ""},
 	{"extension", []string{"extensions", "ecds"}, []xds.Type{xds.Extension}, nil,
-		"a line for each configuration of a filter that is discovered (ECDS): those of WasmPlugins, TrafficExtensions and of EnvoyFilters with applyTo EXTENSION_CONFIG", ""},
+		"a line for each configuration of a filter that is discovered (ECDS): those of WasmPlugins, TrafficExtensions and of EnvoyFilters" +
+			" with applyTo EXTENSION_CONFIG", ""},
 }
 
 func (c *proxyConfig) command(k resourceKind) *cobra.Command {
@@ -101,7 +107,8 @@ func (c *proxyConfig) command(k resourceKind) *cobra.Command {
 		Aliases: k.aliases,
 		Short:   "Print " + map[bool]string{true: k.shows, false: k.use + "s"}[k.use == "all"],
 		Long:    "Prints " + k.shows + ".",
-		Example: fmt.Sprintf("  navarchctl proxy-config %[1]s web-0.shop %[2]s\n  navarchctl pc %[3]s --envoy 127.0.0.1:15000\n  navarchctl pc %[3]s -f dump.json -o yaml",
+		Example: fmt.Sprintf("  navarchctl proxy-config %[1]s web-0.shop %[2]s\n  navarchctl pc %[3]s --envoy 127.0.0.1:15000\n "+
+			" navarchctl pc %[3]s -f dump.json -o yaml",
 			k.use, k.example, k.aliases[len(k.aliases)-1]),
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.complete,
@@ -125,7 +132,7 @@ func (c *proxyConfig) command(k resourceKind) *cobra.Command {
 	return cmd
 }
 
-// filters binds those of a type.
+// filters adds the filter flags of a type.
 func (c *proxyConfig) filters(cmd *cobra.Command, names []string) {
 	f := cmd.Flags()
 	for _, name := range names {
@@ -152,7 +159,7 @@ func (c *proxyConfig) filters(cmd *cobra.Command, names []string) {
 	}
 }
 
-// chosen binds a filter that is one of a few words.
+// chosen adds a filter flag with a closed set of words.
 func chosen(cmd *cobra.Command, into *string, flag, what string, words ...string) {
 	cmd.Flags().Var(&choice{into, "word", words}, flag, what+strings.Join(words, ", ")+".")
 	completes(cmd, flag, words...)
@@ -170,8 +177,8 @@ func (c *proxyConfig) tables(w io.Writer, d *dump.Dump, types []xds.Type) error 
 	return nil
 }
 
-// selected is what -o json prints: the resources as the dump has them, by type, assignments with the endpoints that were asked
-// for; and what was refused or is withheld.
+// selected returns the output of -o json: the resources of the dump by type, assignments reduced to the selected
+// endpoints, and the refused and withheld resources.
 func (c *proxyConfig) selected(d *dump.Dump, types []xds.Type) map[string]any {
 	type failure struct {
 		Type string `json:"type"`
@@ -198,7 +205,7 @@ func (c *proxyConfig) selected(d *dump.Dump, types []xds.Type) map[string]any {
 	return out
 }
 
-// marked says whether something that is shown was refused or is withheld.
+// marked reports whether a selected resource was refused or is withheld.
 func (c *proxyConfig) marked(d *dump.Dump, types []xds.Type) bool {
 	for _, t := range types {
 		for _, r := range show.Select(d, t, c.filter) {
@@ -210,7 +217,7 @@ func (c *proxyConfig) marked(d *dump.Dump, types []xds.Type) bool {
 	return false
 }
 
-// withoutType is a resource without the type URL that it has as an Any.
+// withoutType returns a resource without its type URL (of an Any).
 func withoutType(raw json.RawMessage) any {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {

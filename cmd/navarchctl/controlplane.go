@@ -24,37 +24,42 @@ const (
 	debugPages    = "navarchd's debug pages"
 )
 
-// controlPlane is whose debug pages a command asks: those at an address, or those of all ready replicas that a kubeconfig leads to.
+// controlPlane selects the debug pages: those at an address, or those of all ready replicas in the kubeconfig's
+// cluster.
 type controlPlane struct {
 	server    string // an address; empty: see pages
 	fallback  string // the address without a kubeconfig
 	cluster   cluster.Flags
-	everyRole bool // processes that do not serve proxies are asked, too
+	everyRole bool // includes processes that do not serve proxies
 
-	found []page         // once they were looked for
-	pods  []*cluster.Pod // of the same, where they are in a cluster
-	// missing are the processes of a cluster that have not said anything: those that are not asked, and those that did not answer.
+	found []page         // result of pages
+	pods  []*cluster.Pod // Pods of the pages, in a cluster
+	// missing lists the cluster's processes without an answer: those that were not asked, and those that did not
+	// answer.
 	missing []string
-	where   string // for messages
+	where   string // location, for messages
 }
 
 func (c *controlPlane) bind(f *pflag.FlagSet) {
 	c.bindAt(f, debugPages, defaultServer)
 }
 
-// bindAt adds the flags of a command that asks for something else than debug pages, which is at the address fallback without a kubeconfig.
+// bindAt adds the flags of a command for another interface than the debug pages. fallback is its address without a
+// kubeconfig.
 func (c *controlPlane) bindAt(f *pflag.FlagSet, what, fallback string) {
 	c.fallback = fallback
-	f.StringVar(&c.server, "server", "", "Address of "+what+" (default: the ready replicas that the kubeconfig leads to; without a kubeconfig "+fallback+").")
+	f.StringVar(&c.server, "server", "", "Address of "+what+
+		" (default: the ready replicas that the kubeconfig leads to; without a kubeconfig "+fallback+").")
 	c.cluster.Bind(f)
 }
 
-// stated says whether a flag says which control plane is asked.
+// stated reports whether a flag selects the control plane.
 func (c *controlPlane) stated() bool {
 	return c.server != "" || c.cluster.Kubeconfig != "" || c.cluster.Context != ""
 }
 
-// pages are those that are asked: of --server, or of all ready replicas of the cluster; without a kubeconfig of the address fallback.
+// pages returns the page of --server, or those of all ready replicas of the cluster; without a kubeconfig that of
+// fallback.
 func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if c.found != nil {
 		return c.found, nil
@@ -90,7 +95,7 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	return c.found, nil
 }
 
-// answered counts the replicas that answered.
+// answered returns the number of replicas that answered.
 func (c *controlPlane) answered() (n int) {
 	for _, p := range c.found {
 		if !slices.Contains(c.missing, noAnswer(p)) {
@@ -100,20 +105,20 @@ func (c *controlPlane) answered() (n int) {
 	return n
 }
 
-// noAnswer describes a replica that was asked, and did not answer.
+// noAnswer describes a replica that did not answer.
 func noAnswer(p page) string { return p.address + " (no answer)" }
 
-// close ends connections to Pods.
+// close closes the connections to Pods.
 func (c *controlPlane) close() {
 	for _, pod := range c.pods {
 		pod.Close()
 	}
 }
 
-// atOnce is how many replicas are asked at the same time.
+// atOnce is the number of replicas that are asked concurrently.
 const atOnce = 16
 
-// atEach calls do for all pages, atOnce of them at the same time, and returns the error of each.
+// atEach calls do for all pages, atOnce of them concurrently, and returns the error of each.
 func atEach(pages []page, do func(i int, p page) error) []error {
 	failed := make([]error, len(pages))
 	var asking errgroup.Group
@@ -128,13 +133,14 @@ func atEach(pages []page, do func(i int, p page) error) []error {
 	return failed
 }
 
-// answer is what one replica said.
+// answer is the value from one replica.
 type answer[T any] struct {
 	from  page
 	value T
 }
 
-// gather asks all pages for the same JSON. One that does not answer is a line to warnings; it is an error where none does.
+// gather reads the same JSON from all pages. Each page without an answer adds a line to warnings; it is an error if
+// none answers.
 func gather[T any](ctx context.Context, c *controlPlane, path string, warnings io.Writer) ([]answer[T], error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -157,7 +163,7 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	for i, err := range failed {
 		if err != nil {
 			fmt.Fprintln(warnings, "warning:", err)
-			if no := noAnswer(pages[i]); !slices.Contains(c.missing, no) { // of another page
+			if no := noAnswer(pages[i]); !slices.Contains(c.missing, no) { // another page may have failed before
 				c.missing = append(c.missing, no)
 			}
 		}
@@ -165,8 +171,8 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	return said, nil
 }
 
-// first asks all pages, and gives the answer of the one that has what is asked for, such as a proxy. Where none has it the error is that of one that
-// knows why, else of all.
+// first reads a path from all pages, and returns the body from the one that has it, such as the proxy's replica. If no
+// page has it, the error is that of a page that knows the reason, else it joins all.
 func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -200,7 +206,7 @@ func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	return nil, errors.Join(elsewhere...)
 }
 
-// readFirst is first, of a JSON page.
+// readFirst is first for a JSON page.
 func (c *controlPlane) readFirst(ctx context.Context, path string, into any) error {
 	body, err := c.first(ctx, path)
 	if err != nil {

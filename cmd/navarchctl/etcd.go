@@ -12,13 +12,13 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// etcd is how to reach the store of a mesh: the Unix socket in a data directory, or addresses with credentials. Who can may change
-// the mesh, and no address of navarchd can be asked to.
+// etcd is the access to a mesh's store: the Unix socket in a data directory, or addresses with credentials. With this
+// access one can change the mesh; navarchd has no address for that.
 type etcd struct {
 	dataDir string
 	etcdflags.Flags
 	mesh     string
-	revision string // of store; empty: the default one
+	revision string // of the command store; empty: the default revision
 }
 
 func (e *etcd) bind(f *pflag.FlagSet) {
@@ -27,7 +27,7 @@ func (e *etcd) bind(f *pflag.FlagSet) {
 	f.StringVar(&e.mesh, "mesh", "default", "Name of the mesh.")
 }
 
-// discard is the logger of what happens within one command: its errors are returned.
+// discard is the logger of a command's components, whose errors are returned.
 var discard = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // open connects to the store.

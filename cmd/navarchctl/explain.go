@@ -57,17 +57,17 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 	cmd.Flags().StringVarP(&at.namespace, "namespace", "n", "", "Namespace of a --proxy NAME that has none.")
 	if err := cmd.RegisterFlagCompletionFunc("proxy", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if from.configDir != "" {
-			return nil, cobra.ShellCompDirectiveDefault // a file
+			return nil, cobra.ShellCompDirectiveDefault // completes a file name
 		}
 		return at.complete(cmd, nil, begun)
 	}); err != nil {
-		panic(err) // a flag that was not bound
+		panic(err) // the flag was not bound
 	}
 	format.bind(cmd, short, "json", "yaml")
 	return cmd
 }
 
-// explained asks the replica that has the proxy, or plans offline.
+// explained asks the proxy's replica, or plans offline.
 func explained(cmd *cobra.Command, from *offline, at *target, name string) (found []inspect.Explanation, err error) {
 	switch {
 	case at.stated() && from.configDir != "":
@@ -95,7 +95,7 @@ func explained(cmd *cobra.Command, from *offline, at *target, name string) (foun
 	return found, nil
 }
 
-// groups are the headings of what a part was made from.
+// groups are the headings of a part's inputs.
 var groups = []struct{ from, heading string }{
 	{inspect.FromObject, "objects"}, {inspect.FromProxy, "read of the proxy"}, {inspect.FromPlan, "decided from these"},
 }
@@ -130,7 +130,7 @@ func explainGroup(w io.Writer, from, heading string, inputs []inspect.Input) err
 			if i == 0 {
 				field = input.Field
 			}
-			if from == inspect.FromObject { // the object is what is asked for
+			if from == inspect.FromObject { // the object is the important part
 				rows = append(rows, []string{"      " + v, input.Field})
 			} else {
 				rows = append(rows, []string{"      " + field, v})
@@ -144,7 +144,7 @@ func explainGroup(w io.Writer, from, heading string, inputs []inspect.Input) err
 	return show.Table(w, rows)
 }
 
-// secretTable says where a Secret stands.
+// secretTable prints the state of a Secret.
 func secretTable(w io.Writer, e inspect.Explanation) {
 	lines := []string{fmt.Sprintf("%s %s: %s", e.Type, e.Name, e.Secret.State)}
 	for _, line := range []struct{ what, text string }{{"because", e.Secret.Why}, {"made of", e.Secret.Object}} {

@@ -15,20 +15,21 @@ import (
 	"time"
 )
 
-// patience is how long one page may take.
+// patience bounds the request for one page.
 const patience = 30 * time.Second
 
-// page is an address that is asked over HTTP.
+// page is an address that is queried over HTTP.
 type page struct {
 	address string       // for messages
-	by      string       // how the address came, for messages: a flag, a context
+	by      string       // origin of the address, for messages: a flag, a context
 	what    string       // for messages: "navarchd's debug pages"
-	help    string       // what to do where nobody answers
+	help    string       // advice if it does not answer
 	url     string       // without a path; empty: the address
-	client  *http.Client // nil: the usual one
+	client  *http.Client // nil: the default client
 }
 
-// server is navarchd's debug pages at an address. by is how the address came; roles whose processes have what is asked for, for messages, empty: every role.
+// server returns navarchd's debug pages at an address. by is the origin of the address; roles names the roles of
+// processes with the pages, for messages; empty: every role.
 func server(address, by, roles string) page {
 	return page{address: address, what: debugPages, by: by, help: "is navarchd running there" + roles + ", or is the port forwarded?"}
 }
@@ -38,22 +39,22 @@ func admin(address string) page {
 		help: "it listens on the loopback address of its own network namespace, as a rule on port 15000"}
 }
 
-// statusError is an answer that is none.
+// statusError is a response with an unexpected status.
 type statusError struct {
 	status int
-	text   string // with the address
-	said   string // by the other side
+	text   string // includes the address
+	said   string // response of the server
 }
 
 func (e statusError) Error() string { return e.text }
 
-// get reads a path, as ask does.
+// get requests a path, as ask does.
 func (p page) get(ctx context.Context, path string) ([]byte, error) {
 	return p.ask(ctx, http.MethodGet, path, "", nil)
 }
 
-// ask sends a request, with a token unless that is empty. Errors say which address was asked, by which flag, and what the other side said; statusError: it answered
-// with another status than 200 and 202.
+// ask sends a request, with a token unless it is empty. Errors name the address, the flag that it came from, and the
+// response. statusError: the status is neither 200 nor 202.
 func (p page) ask(ctx context.Context, method, path, token string, content []byte) ([]byte, error) {
 	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {
@@ -104,14 +105,14 @@ func (p page) unreachable(err error) error {
 	return fmt.Errorf("cannot reach %s at %s (%s): %w; %s", p.what, p.address, p.by, err, p.help)
 }
 
-// read reads a JSON page.
+// read decodes a JSON page.
 func (p page) read(ctx context.Context, path string, into any) error {
 	body, err := p.get(ctx, path)
 	if err != nil {
 		return err
 	}
 	answer := json.NewDecoder(bytes.NewReader(body))
-	answer.UseNumber() // a revision is no floating point number
+	answer.UseNumber() // a revision is not a floating point number
 	if err := answer.Decode(into); err != nil {
 		return fmt.Errorf("%s at %s (%s): %s is not what was expected: %w", p.what, p.address, p.by, path, err)
 	}

@@ -25,10 +25,11 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// injector is what `navarchctl inject` is asked for. Where Pods are injected by comes from files, from a cluster, or, by default, from the chart.
+// injector has the options of `navarchctl inject`. The injection settings come from files, from a cluster, or from the
+// chart, which is the default.
 type injector struct {
 	file, out                 string
-	config, values, mesh      string // files
+	config, values, mesh      string // paths of files
 	cluster                   cluster.Flags
 	fromCluster               bool
 	systemNamespace, revision string
@@ -66,7 +67,9 @@ the ConfigMap istio-sidecar-injector.`,
 	i.cluster.BindKubeconfig(f)
 	f.StringVarP(&i.systemNamespace, "istio-namespace", "i", "istio-system", "Namespace of the control plane.")
 	f.StringVarP(&i.revision, "revision", "r", "", "Revision of the control plane.")
-	f.BoolVar(&i.native, "native-sidecars", false, "The kubelets know sidecar containers (Kubernetes 1.33), so the proxy is one; the Pod's annotation sidecar.istio.io/nativeSidecar counts before that.")
+	f.BoolVar(&i.native, "native-sidecars", false,
+		"The kubelets know sidecar containers (Kubernetes 1.33), so the proxy is one; the Pod's annotation sidecar.istio.io/nativeSidecar"+
+			" counts before that.")
 	_ = cmd.MarkFlagRequired("filename")
 	cmd.MarkFlagsMutuallyExclusive("from-cluster", "inject-config-file")
 	cmd.MarkFlagsMutuallyExclusive("from-cluster", "values-file")
@@ -90,7 +93,7 @@ func (i *injector) run(ctx context.Context, in io.Reader, out io.Writer) error {
 		defer file.Close()
 		in = file
 	}
-	var text bytes.Buffer // written at the end: a manifest that cannot be injected must not be half applied
+	var text bytes.Buffer // written at the end: a failed manifest must not be applied in part
 	if err := i.documents(settings, in, &text); err != nil {
 		return fmt.Errorf("%s: %w", i.file, err)
 	}
@@ -126,7 +129,7 @@ func (i *injector) documents(settings *inject.Settings, in io.Reader, out *bytes
 	}
 }
 
-// settings are read from where the flags say.
+// settings reads the injection settings that the flags select.
 func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
 	source, config, values, mesh := "Navarch's chart", injection.Config(), injection.Values(), ""
 	if i.fromCluster {
@@ -172,7 +175,7 @@ func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
 	return &inject.Settings{Config: parsed, Mesh: meshConfig, Revision: i.revision, Namespace: i.systemNamespace}, nil
 }
 
-// meshConfig is a mesh configuration over the defaults; what is wrong with it, but does not spoil it, is said.
+// meshConfig parses a mesh configuration over the defaults, and prints its tolerable problems as warnings.
 func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
 	if text == "" {
 		return model.MeshDefaults(), nil
@@ -190,7 +193,7 @@ func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
 	return mesh.Config, nil
 }
 
-// configMap is the data of a ConfigMap.
+// configMap reads the data of a ConfigMap.
 func configMap(ctx context.Context, api *apiserver.Client, namespace, name string) (map[string]string, error) {
 	var found struct{ Data map[string]string }
 	err := api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps/"+url.PathEscape(name), nil, &found)

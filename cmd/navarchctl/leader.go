@@ -65,7 +65,8 @@ func leaderTable(w io.Writer, all []inspect.Leader, now time.Time) error {
 		if !l.Settled {
 			stored = "not yet"
 		}
-		rows = append(rows, []string{show.Printable(l.Name), show.Printable(l.Revision), strconv.FormatInt(l.Epoch, 10), stored, confirmed, strconv.FormatBool(l.Writes)})
+		rows = append(rows, []string{show.Printable(l.Name), show.Printable(l.Revision),
+			strconv.FormatInt(l.Epoch, 10), stored, confirmed, strconv.FormatBool(l.Writes)})
 	}
 	return show.Table(w, rows)
 }

@@ -21,13 +21,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// controlZPort is istiod's port of ControlZ, on which navarchd changes levels of log lines.
+// controlZPort is istiod's port of ControlZ, where navarchd changes log levels.
 const controlZPort = 9876
 
-// levelChange is a level that a scope is given.
+// levelChange is a new level for a scope.
 type levelChange struct {
 	scope string // empty: all
-	level string // empty: that of the process's start
+	level string // empty: the level at the start of the process
 }
 
 func logCommand() *cobra.Command {
@@ -77,7 +77,8 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 		},
 	}
 	at.bindAt(cmd.Flags(), "--ctrlz-addr of navarchd", "127.0.0.1:"+strconv.Itoa(controlZPort))
-	cmd.Flags().StringVar(&levels, "level", "", "Levels to set, as LEVEL for all scopes or SCOPE:LEVEL, with commas between: debug, info, warn, error, fatal, none.")
+	cmd.Flags().StringVar(&levels, "level", "",
+		"Levels to set, as LEVEL for all scopes or SCOPE:LEVEL, with commas between: debug, info, warn, error, fatal, none.")
 	cmd.Flags().BoolVar(&reset, "reset", false, "Set all scopes to the levels that the process started with.")
 	cmd.Flags().IntVar(&port, "ctrlz-port", controlZPort, "Port of --ctrlz-addr of navarchd.")
 	cmd.MarkFlagsMutuallyExclusive("level", "reset")
@@ -85,7 +86,7 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 	return cmd
 }
 
-// levelChanges parses --level and --reset. The error names the part that is wrong.
+// levelChanges parses --level and --reset. The error names the invalid part.
 func levelChanges(levels string, reset bool) (changes []levelChange, err error) {
 	if reset {
 		return []levelChange{{}}, nil
@@ -109,13 +110,15 @@ func levelChanges(levels string, reset bool) (changes []levelChange, err error) 
 	return changes, nil
 }
 
-// controlZ returns the addresses at which levels change: --server, or a port of all processes, of a Pod, or of the Pods of a workload.
+// controlZ returns the addresses for changing levels: --server, or one port of all processes, of a Pod, or of a
+// workload's Pods.
 func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (pages []page, err error) {
 	found, err := c.pages(ctx)
 	if err != nil {
 		return nil, err
 	}
-	const what, help = "the log levels of navarchd", "--ctrlz-addr of navarchd says where they are changed; its log says if it could not be opened"
+	const what, help = "the log levels of navarchd",
+		"--ctrlz-addr of navarchd says where they are changed; its log says if it could not be opened"
 	if len(c.pods) == 0 {
 		if len(args) > 0 {
 			return nil, fmt.Errorf("%s: --server names one process, so nothing else does", args[0])
@@ -134,7 +137,7 @@ func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (p
 	return pages, nil
 }
 
-// podsNamed selects the ready Pods of the control plane that POD, pod/POD or a workload (deploy/NAME) names.
+// podsNamed returns the control plane's ready Pods that POD, pod/POD or a workload (deploy/NAME) selects.
 func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster.Pod, error) {
 	names := []string{object}
 	if kind, name, is := strings.Cut(object, "/"); is {
@@ -150,12 +153,13 @@ func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster
 	}
 	pods := slices.DeleteFunc(slices.Clone(c.pods), func(p *cluster.Pod) bool { return !slices.Contains(names, p.Name) })
 	if len(pods) == 0 {
-		return nil, fmt.Errorf("%s in namespace %s: it has no Pod that is ready and of the control plane%s", object, c.cluster.Namespace, c.unasked(names))
+		return nil, fmt.Errorf("%s in namespace %s: it has no Pod that is ready and of the control plane%s",
+			object, c.cluster.Namespace, c.unasked(names))
 	}
 	return pods, nil
 }
 
-// unasked says why Pods of some names are not asked; empty: none of them is of the control plane.
+// unasked returns why Pods of some names are not asked; empty: they are not of the control plane.
 func (c *controlPlane) unasked(names []string) (why string) {
 	for _, missing := range c.missing {
 		if name, _, _ := strings.Cut(missing, " "); slices.Contains(names, name) {
@@ -165,13 +169,13 @@ func (c *controlPlane) unasked(names []string) (why string) {
 	return why
 }
 
-// levelled is a process with the levels that it states.
+// levelled is a process with its levels.
 type levelled struct {
 	page   page
 	scopes []controlz.Scope
 }
 
-// readLevels asks all pages, and returns those that answered; failed joins the errors of the others.
+// readLevels reads the levels of all pages. failed joins the errors of those that did not answer.
 func readLevels(ctx context.Context, pages []page) (said []levelled, failed error) {
 	all := make([]levelled, len(pages))
 	errs := atEach(pages, func(i int, p page) error {
@@ -186,8 +190,8 @@ func readLevels(ctx context.Context, pages []page) (said []levelled, failed erro
 	return said, errors.Join(errs...)
 }
 
-// changeLevels makes the changes at all pages that answer, once each change is known to be possible there, and returns the levels that hold then. failed has
-// the errors of pages that do not answer, or refused a change.
+// changeLevels makes the changes at all pages that answer, after it has verified that each is possible there. It
+// returns the new levels. failed joins the errors of pages that did not answer, or refused a change.
 func changeLevels(ctx context.Context, pages []page, changes []levelChange) (said []levelled, failed error) {
 	said, failed = readLevels(ctx, pages)
 	if len(changes) == 0 || len(said) == 0 {
@@ -207,7 +211,7 @@ func changeLevels(ctx context.Context, pages []page, changes []levelChange) (sai
 	return said, errors.Join(failed, refused, gone)
 }
 
-// writeLevels prints the levels for people.
+// writeLevels prints the levels as a table.
 func writeLevels(w io.Writer, said []levelled) error {
 	rows := [][]string{{"SCOPE", "LEVEL", "PROCESSES", "LINES ABOUT"}}
 	for _, l := range levelRows(said) {
@@ -220,7 +224,7 @@ func writeLevels(w io.Writer, said []levelled) error {
 	return show.Table(w, rows)
 }
 
-// possible reports a scope that a process does not have.
+// possible returns an error that names a scope which a process lacks.
 func (c levelChange) possible(said []levelled) error {
 	for _, one := range said {
 		if c.scope == "" || slices.ContainsFunc(one.scopes, func(s controlz.Scope) bool { return s.Name == c.scope }) {
@@ -235,7 +239,7 @@ func (c levelChange) possible(said []levelled) error {
 	return nil
 }
 
-// change makes the changes, in their order.
+// change makes the changes in their order.
 func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []levelChange) error {
 	for _, c := range changes {
 		for _, s := range scopes {
@@ -258,7 +262,7 @@ func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []lev
 	return nil
 }
 
-// heldLevel is a level of a scope, and the processes where it holds.
+// heldLevel is a level of a scope, and the processes that have it.
 type heldLevel struct {
 	Scope     string   `json:"scope"`
 	Level     string   `json:"level"`
@@ -266,7 +270,7 @@ type heldLevel struct {
 	About     string   `json:"about"`
 }
 
-// levelRows lists the levels by scope, one row for each level that a scope has.
+// levelRows lists the levels by scope, one row for each level of a scope.
 func levelRows(said []levelled) (all []heldLevel) {
 	for _, one := range said {
 		for _, s := range one.scopes {

@@ -1,7 +1,9 @@
-// Command navarchctl is the operator's tool: what a proxy has or would get and why, from a server, an Envoy, a file, or offline
-// from a folder; and the certificate authority.
+// Command navarchctl is the operator's tool. It shows a proxy's present or planned configuration and its inputs, from a
+// server, an Envoy, a file, or offline from a folder. It also operates the certificate authority.
 //
-// Owns: nothing.  Reads: configuration folders, /debug of navarchd, Envoy's admin, dumps.  Never: writes configuration.
+// Owns: nothing.
+// Reads: configuration folders, /debug of navarchd, Envoy's admin, dumps.
+// Never: writes configuration.
 package main
 
 import (
@@ -16,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/cmd/internal/wire"
-	_ "navarch.io/navarch/push/build/patch/envoytypes" // what EnvoyFilters may name
+	_ "navarch.io/navarch/push/build/patch/envoytypes" // types that EnvoyFilters may name
 	"navarch.io/navarch/store/obs"
 )
 
@@ -40,14 +42,16 @@ is the address of one instead; without a kubeconfig it is 127.0.0.1:8080.`,
 		SilenceErrors: true,
 	}
 	cmd.SetGlobalNormalizationFunc(istioNames)
-	cmd.AddCommand(renderCommand(), explainCommand(), patchesCommand(), problemsCommand(), leaderCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(), logCommand(),
-		tokenCommand(), vmCommand(), caCommand(), storeCommand(), removalsCommand(), remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand(),
+	cmd.AddCommand(renderCommand(), explainCommand(), patchesCommand(),
+		problemsCommand(), leaderCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(), logCommand(),
+		tokenCommand(), vmCommand(), caCommand(), storeCommand(), removalsCommand(),
+		remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand(),
 		checkCommand(), tagCommand(), uninstallCommand(), migrateCommand())
 	completeContexts(cmd)
 	return cmd
 }
 
-// istioNames has flags be known by istioctl's names, too.
+// istioNames accepts flags by istioctl's names, too.
 func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if name == "istioNamespace" {
 		name = "istio-namespace"
@@ -55,7 +59,7 @@ func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// output is the -o flag. "table" is another word for "short".
+// output is the -o flag. "table" is an alias of "short".
 type output string
 
 func (o *output) bind(cmd *cobra.Command, first string, others ...string) {
@@ -65,13 +69,13 @@ func (o *output) bind(cmd *cobra.Command, first string, others ...string) {
 	completes(cmd, "output", choices...)
 }
 
-// short is the format that people read.
+// short is the format for people.
 const short = "short"
 
-// choice is a flag value from a closed set, in whatever case.
+// choice is a flag value from a closed set; upper and lower case are equal.
 type choice struct {
 	into *string
-	kind string // in the help
+	kind string // type in the help
 	of   []string
 }
 

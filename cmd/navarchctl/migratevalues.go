@@ -22,7 +22,8 @@ import (
 )
 
 func migrateCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "migrate", Short: "What becomes of an istiod's settings with Navarch", Example: "  navarchctl migrate values istiod-values.yaml"}
+	cmd := &cobra.Command{Use: "migrate", Short: "What becomes of an istiod's settings with Navarch",
+		Example: "  navarchctl migrate values istiod-values.yaml"}
 	cmd.AddCommand(migrateValuesCommand())
 	return cmd
 }
@@ -83,7 +84,7 @@ deploy/docs/migration.md has the whole table.`,
 	return cmd
 }
 
-// unsettled is an error where settings are not acted on, and somebody has to know.
+// unsettled returns an error if settings have no effect and the operator must know.
 func unsettled(all []migrate.Setting) error {
 	n := map[migrate.Effect]int{}
 	for _, s := range all {
@@ -95,7 +96,7 @@ func unsettled(all []migrate.Setting) error {
 	return fmt.Errorf("settings to decide: %d; not acted on: %d", n[migrate.Decide], n[migrate.Reported])
 }
 
-// writeValues prints values of Navarch's chart, and to standard error the settings that are not among them.
+// writeValues prints values for Navarch's chart, and the settings without a value to standard error.
 func writeValues(cmd *cobra.Command, format output, all []migrate.Setting) error {
 	values, rest := migrate.Values(all)
 	if err := format.print(cmd.OutOrStdout(), values); err != nil {
@@ -116,7 +117,7 @@ func settingsTable(w io.Writer, all []migrate.Setting) error {
 	return show.Table(w, rows)
 }
 
-// brief is a value that fits into a column.
+// brief shortens a value for a column.
 func brief(value string) string {
 	const most = 40
 	if runes := []rune(value); len(runes) > most {
@@ -148,11 +149,13 @@ func settingsOf(cmd *cobra.Command, in *cluster.Flags, args []string) ([]migrate
 	return all, nil
 }
 
-// settingsOfCluster reads the Deployment that runs, and the values that made it. What of these cannot be read is a line to warnings.
+// settingsOfCluster reads the running Deployment and the values that made it. Each unreadable part is a line to
+// warnings.
 func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writer) ([]migrate.Setting, error) {
 	name := inject.NameOf("istiod", c.Revision)
 	var d appsv1.Deployment
-	if err := c.API.Do(ctx, http.MethodGet, "/apis/apps/v1/namespaces/"+url.PathEscape(c.Namespace)+"/deployments/"+url.PathEscape(name), nil, &d); err != nil {
+	if err := c.API.Do(ctx, http.MethodGet, "/apis/apps/v1/namespaces/"+
+		url.PathEscape(c.Namespace)+"/deployments/"+url.PathEscape(name), nil, &d); err != nil {
 		return nil, fmt.Errorf("%s, Deployment %s/%s: %w", c, c.Namespace, name, err)
 	}
 	values, err := releaseValues(ctx, c, d.Annotations["meta.helm.sh/release-name"])
@@ -173,14 +176,16 @@ func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writ
 	return migrate.Merge(values, migrate.FromDeployment(&d)), nil
 }
 
-// releaseValues are the values of the newest deployed revision of a release of Helm; nil: Helm has none, or the release is of another chart.
+// releaseValues reads the values of a Helm release's newest deployed revision; nil: Helm has no values, or the release is of
+// another chart.
 func releaseValues(ctx context.Context, c *cluster.Cluster, release string) ([]migrate.Setting, error) {
 	if release == "" {
 		return nil, nil
 	}
 	var all corev1.SecretList
 	selector := "owner=helm,status=deployed,name=" + release
-	if err := c.API.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(c.Namespace)+"/secrets?labelSelector="+url.QueryEscape(selector), nil, &all); err != nil {
+	if err := c.API.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+
+		url.PathEscape(c.Namespace)+"/secrets?labelSelector="+url.QueryEscape(selector), nil, &all); err != nil {
 		return nil, err
 	}
 	for _, s := range all.Items {

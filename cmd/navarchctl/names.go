@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
-// target is the proxy that is asked about, and whom is asked.
+// target selects the proxy and the control plane.
 type target struct {
 	controlPlane
 	namespace string
@@ -25,8 +25,9 @@ func (t *target) bind(cmd *cobra.Command) {
 	f.StringVarP(&t.namespace, "namespace", "n", "", "Namespace of a NAME that has none.")
 }
 
-// resolve returns the proxy that replicas are asked about: NAME.NAMESPACE and a node's id as they are; KIND/NAME as ofObject does; a NAME alone in
-// the namespace that is stated, or else that of the one proxy with this name. The beginning of a name is not guessed.
+// resolve returns the name of a proxy for requests. NAME.NAMESPACE and a node's id stay as they are, and KIND/NAME is
+// resolved by ofObject. NAME alone gets the stated namespace, or that of the only proxy with this name. Prefixes of
+// names are not completed.
 func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	switch {
 	case strings.Contains(name, "/"):
@@ -43,21 +44,23 @@ func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	found := slices.DeleteFunc(all, func(proxy string) bool { return proxy[:max(strings.LastIndexByte(proxy, '.'), 0)] != name })
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no proxy %q is connected to %s: NAME.NAMESPACE, or NAME with --namespace, in full (navarchctl proxy-status lists them)", name, t.where)
+		return "",
+			fmt.Errorf("no proxy %q is connected to %s: NAME.NAMESPACE, or NAME with --namespace, in full (navarchctl proxy-status lists them)",
+				name, t.where)
 	case 1:
 		return found[0], nil
 	}
 	return "", fmt.Errorf("%d proxies have the name %q: %s; state the namespace", len(found), name, strings.Join(found, ", "))
 }
 
-// connections is what is read of /debug/connections.
+// connections is the used part of /debug/connections.
 type connections struct {
 	Clients []struct {
 		Proxy string `json:"proxy"`
 	} `json:"clients"`
 }
 
-// connected are the proxies of all replicas that answer, each once, sorted.
+// connected lists the proxies of all replicas that answer, sorted, without duplicates.
 func (t *target) connected(ctx context.Context) ([]string, error) {
 	answers, err := gather[connections](ctx, &t.controlPlane, "/debug/connections", io.Discard)
 	if err != nil {
@@ -73,16 +76,16 @@ func (t *target) connected(ctx context.Context) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// completionPatience is how long a shell waits for names.
+// completionPatience bounds a shell's wait for names.
 const completionPatience = 2 * time.Second
 
-// complete offers the proxies that are connected; nothing where no replica answers.
+// complete offers the connected proxies; nothing if no replica answers.
 func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	ctx := cmd.Context()
-	if ctx == nil { // cobra gives none to completions of a command that does not run
+	if ctx == nil { // cobra sets no context for the completion of a command that does not run
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
@@ -108,11 +111,11 @@ func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]st
 // completes offers a closed set of words for a flag.
 func completes(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // a flag that was not bound
+		panic(err) // the flag was not bound
 	}
 }
 
-// completeContexts has --context offer the contexts of the kubeconfig, in all commands that have the flag.
+// completeContexts makes --context of all commands offer the contexts of the kubeconfig.
 func completeContexts(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		completeContexts(sub)
@@ -122,7 +125,7 @@ func completeContexts(cmd *cobra.Command) {
 		if err := sub.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return cluster.Contexts(cmd.Flag("kubeconfig").Value.String()), cobra.ShellCompDirectiveNoFileComp
 		}); err != nil {
-			panic(err) // a flag that was not bound
+			panic(err) // the flag was not bound
 		}
 	}
 }

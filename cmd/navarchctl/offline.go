@@ -21,16 +21,16 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// offline is a folder of configuration and the proxy that is asked about.
+// offline is a folder of configuration and a proxy.
 type offline struct {
 	configDir string
 	proxy     string // file of an Envoy core.v3 Node
 	cluster   string
 	domain    string
-	skipped   []string // documents of the folder that are no objects, once it was read
+	skipped   []string // documents of the folder that are not objects, after it was read
 }
 
-// load runs the pipeline in memory up to the snapshot: the same code as the server's.
+// load runs the pipeline in memory up to the snapshot, with the server's code.
 func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
 	events, problems, err := files.Read(o.configDir, o.cluster, func(location string) { o.skipped = append(o.skipped, location) })
 	if err != nil {
@@ -49,7 +49,7 @@ func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
 	return mirror.Empty().Apply(1, records, nil).New, append(problems, more...), nil
 }
 
-// environment is a setting of navarchd that decides what proxies get, as it would read it: from its environment.
+// environment reads a setting of navarchd that affects proxies from the environment, as navarchd does.
 func environment(name string, otherwise bool) (bool, error) {
 	stated := os.Getenv(name)
 	if stated == "" {
@@ -62,7 +62,7 @@ func environment(name string, otherwise bool) (bool, error) {
 	return is, nil
 }
 
-// plan plans what the proxy would get. The planner has one proxy, and is the server's.
+// plan plans the proxy's configuration with the server's planner.
 func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) {
 	snapshot, problems, err := o.load()
 	if err != nil {
@@ -74,7 +74,8 @@ func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) 
 	}
 	snapshot, unresolved := resolve.Snapshot(snapshot)
 	for _, p := range unresolved {
-		problems = append(problems, object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
+		problems = append(problems, object.Problem{ID: normal.SourceObject(p.Key),
+			Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
 	}
 	planner := plan.New(plan.Settings{Snapshot: snapshot, Cluster: o.cluster})
 	return planner, planner.Join(node), problems, nil
@@ -104,7 +105,7 @@ func (o *offline) node() (view.Node, error) {
 	return parsed, nil
 }
 
-// report prints problems, one a line.
+// report prints one problem per line.
 func report(w io.Writer, problems []object.Problem) {
 	for _, p := range problems {
 		fmt.Fprintln(w, p)

@@ -48,7 +48,8 @@ Clusters and listeners that a patch removes as a whole are not counted (-).`,
 	return cmd
 }
 
-// joinedPatches is the patches that several replicas know, each with its largest count, in the order of the first replica that knows it.
+// joinedPatches merges the replicas' patches, each with its largest count, in the order of the first replica that knows
+// it.
 func joinedPatches(lists [][]inspect.Patch) []inspect.Patch {
 	type id struct {
 		object string

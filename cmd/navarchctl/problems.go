@@ -54,26 +54,30 @@ names, does not apply; a warning, that it applies all the same. A problem that s
 	}
 	at.bind(cmd.Flags())
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "Only problems with objects of this namespace (default: all).")
-	cmd.Flags().Var(&choice{&severity, "severity", []string{string(problem.Error), string(problem.Warning)}}, "severity", "Only problems of this severity: error, warning (default: both).")
+	cmd.Flags().Var(&choice{&severity, "severity", []string{string(problem.Error), string(problem.Warning)}},
+		"severity", "Only problems of this severity: error, warning (default: both).")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where a problem is listed.")
 	completes(cmd, "severity", string(problem.Error), string(problem.Warning))
 	format.bind(cmd, short, "json", "yaml")
 	return cmd
 }
 
-// joinedProblems merges what processes report, each problem once, errors first and then by object. An empty namespace, or severity, stands for all.
+// joinedProblems merges the processes' problems without duplicates, errors first and then by object. An empty namespace
+// or severity selects all.
 func joinedProblems(answers []answer[[]inspect.Problem], namespace string, severity problem.Severity) []inspect.Problem {
 	all := []inspect.Problem{}
 	for _, a := range answers {
 		for _, p := range a.value {
 			_, name, _ := strings.Cut(p.Object, " ")
-			if (namespace == "" || strings.HasPrefix(name, namespace+"/") || p.Object == "Namespace "+namespace) && (severity == "" || p.Severity == severity) {
+			if (namespace == "" || strings.HasPrefix(name, namespace+"/") || p.Object == "Namespace "+namespace) &&
+				(severity == "" || p.Severity == severity) {
 				all = append(all, p)
 			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b inspect.Problem) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Object, b.Object),
+			cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 	})
 	return slices.CompactFunc(all, func(a, b inspect.Problem) bool {
 		return a.Severity == b.Severity && a.Object == b.Object && a.Field == b.Field && a.Message == b.Message
@@ -87,7 +91,8 @@ func problemsTable(w io.Writer, all []inspect.Problem) error {
 	}
 	rows := [][]string{{"SEVERITY", "OBJECT", "FIELD", "CODE", "MESSAGE"}}
 	for _, p := range all {
-		rows = append(rows, []string{string(p.Severity), show.Printable(p.Object), cmp.Or(show.Printable(p.Field), "-"), cmp.Or(string(p.Analyzer), string(p.Code)), show.Printable(p.Message)})
+		rows = append(rows, []string{string(p.Severity), show.Printable(p.Object),
+			cmp.Or(show.Printable(p.Field), "-"), cmp.Or(string(p.Analyzer), string(p.Code)), show.Printable(p.Message)})
 	}
 	return show.Table(w, rows)
 }

@@ -14,8 +14,10 @@ import (
 )
 
 func (e *etcd) promote() *cobra.Command {
-	return &cobra.Command{Use: "promote REVISION", Short: "Have the leader of a revision write to Kubernetes, instead of the one that does now", Args: cobra.ExactArgs(1),
-		Long: "Statuses of objects, ConfigMaps with the roots, WorkloadEntries and automatic addresses are the mesh's, so one revision of the control plane writes\n" +
+	return &cobra.Command{Use: "promote REVISION",
+		Short: "Have the leader of a revision write to Kubernetes, instead of the one that does now", Args: cobra.ExactArgs(1),
+		Long: "Statuses of objects, ConfigMaps with the roots, WorkloadEntries and automatic addresses are the mesh's, so one revision of" +
+			" the control plane writes\n" +
 			"them. A revision whose control plane has never led, so that it has no records, is refused.",
 		Example: "  navarchctl store promote canary --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,14 +27,15 @@ func (e *etcd) promote() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "revision %s writes to Kubernetes from now on; before it was %s\n", show.Printable(store.RevisionName()), show.Printable(cmp.Or(before, "none")))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "revision %s writes to Kubernetes from now on; before it was %s\n",
+					show.Printable(store.RevisionName()), show.Printable(cmp.Or(before, "none")))
 				return err
 			})
 		}}
 }
 
-// promote promotes the revision that a store was opened for, and says which one was promoted before; empty: none was. A revision without a head is
-// refused, as far as this user may read that.
+// promote promotes the revision of a store, and returns the previously promoted one; empty: none. A revision without a
+// head is refused, if this user may read the head.
 func promote(ctx context.Context, store *kv.Store) (before string, err error) {
 	switch led, err := store.Led(ctx); {
 	case errors.Is(err, kv.ErrForbidden):

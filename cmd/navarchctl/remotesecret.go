@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// remoteSecret is what create-remote-secret is asked for. Names of flags, and what is printed, are those of istioctl create-remote-secret.
+// remoteSecret has the options of create-remote-secret. Flags and output are those of istioctl create-remote-secret.
 type remoteSecret struct {
 	cluster                                      cluster.Flags
 	name, namespace, account, server, secretName string
@@ -61,20 +61,22 @@ system namespace of the config cluster. It writes to no cluster: a token Secret 
 	f.StringVarP(&r.namespace, "namespace", "n", "istio-system", "Namespace of the service account, and of the Secret that is printed.")
 	f.StringVar(&r.account, "service-account", "istio-reader-service-account", "Service account of that cluster whose token is used.")
 	f.StringVar(&r.server, "server", "", "Address of that cluster's API server for others (default: that of the kubeconfig).")
-	f.StringVar(&r.secretName, "secret-name", "", "Secret that has the token of the service account (default: the one of NAME-istio-remote-secret-token).")
-	f.Var(&choice{&r.kind, "type", []string{"remote", "config"}}, "type", "What the Secret is for: remote, config (an external control plane's config cluster).")
+	f.StringVar(&r.secretName, "secret-name", "",
+		"Secret that has the token of the service account (default: the one of NAME-istio-remote-secret-token).")
+	f.Var(&choice{&r.kind, "type", []string{"remote", "config"}},
+		"type", "What the Secret is for: remote, config (an external control plane's config cluster).")
 	f.Var(&choice{&r.auth, "auth", []string{"bearer-token"}}, "auth-type", "How the API server is authenticated to: bearer-token.")
 	return cmd
 }
 
-// tokenSecret is what is read of a Secret that has a token.
+// tokenSecret is the used part of a token Secret.
 type tokenSecret struct {
 	Type     string
 	Metadata struct{ Annotations map[string]string }
 	Data     map[string][]byte
 }
 
-// read makes the Secret, as YAML.
+// read makes the Secret as YAML.
 func (r remoteSecret) read(ctx context.Context, api *apiserver.Client) (string, error) {
 	if r.name == "" {
 		var system struct{ Metadata struct{ UID string } }
@@ -88,12 +90,14 @@ func (r remoteSecret) read(ctx context.Context, api *apiserver.Client) (string, 
 	}
 	name := cmp.Or(r.secretName, r.account+"-istio-remote-secret-token")
 	var secret tokenSecret
-	if err := api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(r.namespace)+"/secrets/"+url.PathEscape(name), nil, &secret); err != nil {
+	if err := api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+
+		url.PathEscape(r.namespace)+"/secrets/"+url.PathEscape(name), nil, &secret); err != nil {
 		return "", fmt.Errorf("Secret %s/%s with the token of service account %s (see --help): %w", r.namespace, name, r.account, err)
 	}
 	ca, token := secret.Data["ca.crt"], secret.Data["token"]
 	switch {
-	case secret.Type != "kubernetes.io/service-account-token" || secret.Metadata.Annotations["kubernetes.io/service-account.name"] != r.account:
+	case secret.Type != "kubernetes.io/service-account-token" ||
+		secret.Metadata.Annotations["kubernetes.io/service-account.name"] != r.account:
 		return "", fmt.Errorf("Secret %s/%s is not one of the token of service account %s", r.namespace, name, r.account)
 	case len(ca) == 0 || len(token) == 0:
 		return "", errors.New("the Secret has no token yet: try again")
@@ -106,17 +110,19 @@ func (r remoteSecret) read(ctx context.Context, api *apiserver.Client) (string, 
 	if r.kind == "config" {
 		into, key = "istio-kubeconfig", "config"
 	}
-	text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": into, "namespace": r.namespace,
-		"annotations": map[string]string{"networking.istio.io/cluster": r.name}, "labels": map[string]string{"istio/multiCluster": "true"}},
+	text, err := yaml.Marshal(map[string]any{"apiVersion": "v1",
+		"kind": "Secret", "metadata": map[string]any{"name": into, "namespace": r.namespace,
+			"annotations": map[string]string{"networking.istio.io/cluster": r.name}, "labels": map[string]string{"istio/multiCluster": "true"}},
 		"stringData": map[string]string{key: kubeconfig}})
 	return string(text), err
 }
 
-// kubeconfigOf has inline data alone. What navarchd would not take is an error.
+// kubeconfigOf makes a kubeconfig with inline data. An error: navarchd would refuse it.
 func (r remoteSecret) kubeconfigOf(server string, ca, token []byte) (string, error) {
 	context := map[string]string{"cluster": r.name, "user": r.name}
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Config", "preferences": map[string]any{}, "current-context": r.name,
-		"clusters": []any{map[string]any{"name": r.name, "cluster": map[string]any{"server": strings.TrimSuffix(server, "/"), "certificate-authority-data": ca}}},
+		"clusters": []any{map[string]any{"name": r.name,
+			"cluster": map[string]any{"server": strings.TrimSuffix(server, "/"), "certificate-authority-data": ca}}},
 		"contexts": []any{map[string]any{"name": r.name, "context": context}},
 		"users":    []any{map[string]any{"name": r.name, "user": map[string]any{"token": string(token)}}}})
 	if err == nil {

@@ -21,10 +21,11 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// removalsPage is the page of held removals, at every process; a POST request to the leader's accepts one.
+// removalsPage lists held removals at every process; a POST request to the leader accepts one.
 const removalsPage = "/debug/removals"
 
-// operatorAccount is the chart's service account that may accept removals; that of a revision other than the default one has the revision behind it.
+// operatorAccount is the chart's service account that may accept removals. For a revision other than the default one
+// the revision is appended.
 const operatorAccount = "navarch-operator"
 
 // heldRemovals is the JSON of the page.
@@ -63,7 +64,7 @@ func listRemovals(at *controlPlane) *cobra.Command {
 	return cmd
 }
 
-// removals merges the held removals that all processes know from etcd.
+// removals merges the held removals that the processes read from etcd.
 func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRemovals, error) {
 	said, err := gather[heldRemovals](ctx, c, removalsPage, warnings)
 	if err != nil {
@@ -83,7 +84,7 @@ func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRe
 	return all, nil
 }
 
-// write prints removals for people.
+// write prints removals as a table.
 func (r heldRemovals) write(w io.Writer) error {
 	if len(r.Held) == 0 {
 		_, err := fmt.Fprintln(w, "nothing is held")
@@ -98,7 +99,8 @@ func (r heldRemovals) write(w io.Writer) error {
 		if namespace == "" {
 			namespace = "(all)"
 		}
-		rows = append(rows, []string{show.Printable(h.ID), show.Printable(h.KindCounts()), show.Printable(namespace), h.Since.UTC().Format(time.RFC3339), ends, "they " + h.Why.String()})
+		rows = append(rows, []string{show.Printable(h.ID), show.Printable(h.KindCounts()),
+			show.Printable(namespace), h.Since.UTC().Format(time.RFC3339), ends, "they " + h.Why.String()})
 	}
 	if err := show.Table(w, rows); err != nil {
 		return err
@@ -118,7 +120,8 @@ func (r heldRemovals) write(w io.Writer) error {
 
 func acceptRemovals(at *controlPlane) *cobra.Command {
 	var account, tokenFile string
-	cmd := &cobra.Command{Use: "accept ID...", Short: "Let exactly the objects go that an ID of removals list names", Args: cobra.MinimumNArgs(1),
+	cmd := &cobra.Command{Use: "accept ID...", Short: "Let exactly the objects go that an ID of removals list names",
+		Args:    cobra.MinimumNArgs(1),
 		Example: "  navarchctl removals accept 3f9a0c1b2d",
 		Long: `Asks the leader to remove the objects. It asks the API server who you are, by the token of your kubeconfig, and whether you may: the verb accept of
 removals.navarch.io, in the namespace of the removal, or in all where it is of several. Its log names you and the removal. A kubeconfig with a client
@@ -139,13 +142,16 @@ right to create its tokens. Where the configuration comes from files, the comman
 			}
 			return nil
 		}}
-	cmd.Flags().StringVar(&account, "service-account", "", "Service account in the namespace of the control plane, for a kubeconfig with a client certificate (default: the chart's, "+operatorAccount+"[-REVISION]).")
+	cmd.Flags().StringVar(&account, "service-account", "",
+		"Service account in the namespace of the control plane, for a kubeconfig with a client certificate (default: the chart's, "+
+			operatorAccount+"[-REVISION]).")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "File with a token, for --server.")
 	return cmd
 }
 
-// token is what the leader knows the operator by; empty: by the machine. It is sent to Pods through the API server, which knows it; to --server only on
-// this machine (kubectl port-forward), where a kubeconfig was named too, or from a file that was given for it.
+// token returns the operator's token for the leader; empty: the request is authorised by the machine. The token is sent
+// to Pods through the API server, which knows it. It is sent to --server only on this machine (kubectl port-forward)
+// with a stated kubeconfig, or if it comes from a file for that purpose.
 func (c *controlPlane) token(ctx context.Context, account, file string) (string, error) {
 	if file != "" {
 		raw, err := os.ReadFile(file)
@@ -164,13 +170,13 @@ func (c *controlPlane) token(ctx context.Context, account, file string) (string,
 	return in.Token(ctx, account)
 }
 
-// onThisMachine reports whether an address is a loopback one.
+// onThisMachine reports whether an address is a loopback address.
 func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// accept asks one process after the other, until one says that it leads.
+// accept asks one process after the other until one is the leader.
 func (c *controlPlane) accept(ctx context.Context, id, token string) (string, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

@@ -36,14 +36,14 @@ JSON. What is wrong with the configuration goes to standard error. NODE.json is 
 	format.bind(cmd, "json", "yaml")
 	for _, name := range []string{"config-dir", "proxy"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // a flag that was not bound
+			panic(err) // the flag was not bound
 		}
 	}
 	return cmd
 }
 
-// render prints the resources of one type, or of all where the noun is empty. The error is errProblems where it is strict and the
-// configuration has problems.
+// render prints the resources of one type, or of all types if the noun is empty. It returns errProblems if strict and
+// the configuration has problems.
 func render(cmd *cobra.Command, from *offline, noun string, format *output, strict bool) error {
 	var wanted []xds.Type
 	if noun != "" {

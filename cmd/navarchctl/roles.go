@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// storeRoles are the roles that etcd has for Navarch where its authentication is on, in the order in which they are printed.
+// storeRoles are Navarch's roles in an etcd with authentication, in the order of printing.
 var storeRoles = []struct {
 	role kv.Role
 	is   string
@@ -22,9 +22,12 @@ var storeRoles = []struct {
 }
 
 func (e *etcd) roles() *cobra.Command {
-	return &cobra.Command{Use: "roles", Short: "The roles that etcd's authentication wants, as commands of etcdctl (asks no etcd)", Args: cobra.NoArgs,
-		Long: "Prints the roles that etcd has to have for one mesh where its authentication is on, as commands of etcdctl. A process with several\n" +
-			"roles of Navarch has a user with several of these. With --revision they are that revision's alone, and their names end with its name: a user with\n" +
+	return &cobra.Command{Use: "roles", Short: "The roles that etcd's authentication wants, as commands of etcdctl (asks no etcd)",
+		Args: cobra.NoArgs,
+		Long: "Prints the roles that etcd has to have for one mesh where its authentication is on, as commands of etcdctl. A process" +
+			" with several\n" +
+			"roles of Navarch has a user with several of these. With --revision they are that revision's alone, and their names end with its" +
+			" name: a user with\n" +
 			"them cannot touch what other revisions have for themselves. Nothing is asked or changed.",
 		Example: "  navarchctl store roles --mesh default | sh\n  navarchctl store roles --revision canary | sh",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,7 +35,7 @@ func (e *etcd) roles() *cobra.Command {
 		}}
 }
 
-// writeRoles prints the commands that make the roles of a mesh, for processes of one revision.
+// writeRoles prints the commands that make a mesh's roles for the processes of one revision.
 func writeRoles(w io.Writer, mesh, revision string) error {
 	for _, r := range storeRoles {
 		name := string(r.role)
@@ -55,7 +58,7 @@ func writeRoles(w io.Writer, mesh, revision string) error {
 	return nil
 }
 
-// quoted is a key as a word of a POSIX shell. The empty end of a range, which is one key alone, is no word.
+// quoted quotes a key for a POSIX shell. An empty end of a range, which means a single key, is omitted.
 func quoted(key string) string {
 	if key == "" {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// source is where a dump comes from: a control plane, an Envoy, or a file.
+// source selects the origin of a dump: a control plane, an Envoy, or a file.
 type source struct {
 	target
 	envoy, file string
@@ -24,7 +24,8 @@ func (s *source) bind(cmd *cobra.Command) {
 	s.target.bind(cmd)
 	f := cmd.PersistentFlags()
 	f.StringVar(&s.envoy, "envoy", "", "Address of an Envoy's admin interface, for example 127.0.0.1:15000: what the proxy itself has.")
-	f.StringVarP(&s.file, "file", "f", "", "A saved config_dump of Envoy or of navarchd, or for endpoints Envoy's /clusters?format=json; - is standard input.")
+	f.StringVarP(&s.file, "file", "f", "",
+		"A saved config_dump of Envoy or of navarchd, or for endpoints Envoy's /clusters?format=json; - is standard input.")
 	cmd.MarkFlagsMutuallyExclusive("envoy", "file")
 	for _, flag := range []string{"server", "kubeconfig", "context"} {
 		cmd.MarkFlagsMutuallyExclusive(flag, "envoy")
@@ -32,7 +33,7 @@ func (s *source) bind(cmd *cobra.Command) {
 	}
 }
 
-// read gets the dump. args may name the proxy, where a server is asked.
+// read reads the dump. args may name the proxy of a server.
 func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types []xds.Type) (*dump.Dump, error) {
 	local := s.envoy != "" || s.file != ""
 	switch {
@@ -94,7 +95,7 @@ func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, e
 	return d, nil
 }
 
-// fromFile also says where a type has no section, or else an empty table would be taken for what the proxy has.
+// fromFile reads a file. A missing section is an error, since an empty table would look like the proxy's state.
 func (s *source) fromFile(stdin io.Reader, types []xds.Type) (*dump.Dump, error) {
 	read := func() ([]byte, error) { return os.ReadFile(s.file) }
 	if s.file == "-" {

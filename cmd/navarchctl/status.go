@@ -78,7 +78,7 @@ With a name the lines below the table say which resources these are, which objec
 	return cmd
 }
 
-// warnOfRemovals says what is held of removals, as far as the replicas know it: older ones do not.
+// warnOfRemovals prints a warning about held removals, as far as the replicas report them: older ones do not.
 func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	held, err := t.removals(cmd.Context(), io.Discard)
 	if err != nil || len(held.Held) == 0 {
@@ -88,11 +88,12 @@ func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	for _, h := range held.Held {
 		objects += h.Count
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "\nwarning: %d objects vanished though nobody deleted them, and are held as they were: navarchctl removals list\n", objects)
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(),
+		"\nwarning: %d objects vanished though nobody deleted them, and are held as they were: navarchctl removals list\n", objects)
 	return err
 }
 
-// status is what /debug/syncz says of the proxies that are asked about.
+// status reads the selected proxies of /debug/syncz.
 func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error) {
 	answers, err := gather[[]proxyStatus](cmd.Context(), &t.controlPlane, "/debug/syncz", cmd.ErrOrStderr())
 	if err != nil {
@@ -129,7 +130,7 @@ func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error
 // proxyStatus is one proxy of /debug/syncz.
 type proxyStatus struct {
 	raw      json.RawMessage
-	replica  string      // that says so; empty: it was asked by its address
+	replica  string      // the reporting replica; empty: it was asked by its address
 	Proxy    string      `json:"proxy"`
 	Cluster  string      `json:"cluster_id"`
 	Version  string      `json:"istio_version"`
@@ -137,7 +138,7 @@ type proxyStatus struct {
 	types    [xds.NumTypes]inspect.TypeStatus
 }
 
-// UnmarshalJSON reads also cluster_synced, cluster_sent, cluster_acked, cluster_refused, cluster_withheld and so on.
+// UnmarshalJSON also reads cluster_synced, cluster_sent, cluster_acked, cluster_refused, cluster_withheld and so on.
 func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	type plain proxyStatus
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
@@ -152,21 +153,22 @@ func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 		s := &p.types[t]
 		_, s.Subscribed = fields[t.Noun()+"_sent"]
 		_, states := fields[t.Noun()+"_synced"]
-		for suffix, into := range map[string]any{"_synced": &s.Synced, "_sent": &s.Sent, "_acked": &s.Acked, "_refused": &s.Refused, "_withheld": &s.Withheld, "_warming": &s.Warming} {
+		for suffix, into := range map[string]any{"_synced": &s.Synced,
+			"_sent": &s.Sent, "_acked": &s.Acked, "_refused": &s.Refused, "_withheld": &s.Withheld, "_warming": &s.Warming} {
 			if field, ok := fields[t.Noun()+suffix]; ok {
 				if err := json.Unmarshal(field, into); err != nil {
 					return fmt.Errorf("%s%s: %w", t.Noun(), suffix, err)
 				}
 			}
 		}
-		if !states { // a replica of a version that does not state it, during an upgrade
+		if !states { // an older replica, during an upgrade, does not state it
 			s.Synced = s.Sent != "" && s.Sent == s.Acked
 		}
 	}
 	return nil
 }
 
-// MarshalJSON is what the replica said, and its name.
+// MarshalJSON returns the replica's JSON with the replica's name.
 func (p proxyStatus) MarshalJSON() ([]byte, error) {
 	if p.replica == "" {
 		return p.raw, nil
@@ -179,7 +181,7 @@ func (p proxyStatus) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// word is the column of one type.
+// word returns the status of one type for its column.
 func word(s inspect.TypeStatus) string {
 	switch {
 	case len(s.Refused) > 0:
@@ -196,7 +198,7 @@ func word(s inspect.TypeStatus) string {
 	return "PENDING"
 }
 
-// faulty counts the proxies that something is the matter with.
+// faulty counts the proxies with a refused or withheld resource.
 func faulty(all []proxyStatus) (n int) {
 	for _, p := range all {
 		for _, s := range p.types {
@@ -221,7 +223,7 @@ func statusTable(w io.Writer, all []proxyStatus, details bool) error {
 			row = append(row, word(p.types[t]))
 		}
 		refused, withheld := 0, 0
-		for _, s := range p.types { // Secrets too
+		for _, s := range p.types { // includes Secrets
 			refused, withheld = refused+len(s.Refused), withheld+len(s.Withheld)
 		}
 		row = append(row, p.Revision.String(), fmt.Sprint(refused), fmt.Sprint(withheld))
@@ -234,7 +236,9 @@ func statusTable(w io.Writer, all []proxyStatus, details bool) error {
 		return err
 	}
 	if n := faulty(all); n > 0 && !details {
-		_, err := fmt.Fprintf(w, "\n%d of %d proxies refused something, or something is withheld from them: navarchctl proxy-status NAME.NAMESPACE says what\n", n, len(all))
+		_, err := fmt.Fprintf(w,
+			"\n%d of %d proxies refused something, or something is withheld from them: navarchctl proxy-status NAME.NAMESPACE says what\n",
+			n, len(all))
 		return err
 	}
 	for _, p := range all {
@@ -245,7 +249,7 @@ func statusTable(w io.Writer, all []proxyStatus, details bool) error {
 	return nil
 }
 
-// statusDetails is what one proxy refused, and what is withheld from it.
+// statusDetails prints what one proxy refused and what is withheld from it.
 func statusDetails(w io.Writer, p proxyStatus) error {
 	if warming := p.types[xds.Cluster].Warming; warming != nil {
 		if err := printDetails(w, warmingLines(warming), nil, ""); err != nil {
@@ -268,7 +272,8 @@ func statusDetails(w io.Writer, p proxyStatus) error {
 		}
 		for _, h := range p.types[t].Withheld {
 			lines := []string{fmt.Sprintf("WITHHELD %s %s, version %s; %s", t.Noun(), h.Name, h.Version, has(h.Good)),
-				fmt.Sprintf("refused by %d distinct identities, from %s to %s", h.RefusedBy, h.First.UTC().Format(time.RFC3339), h.Last.UTC().Format(time.RFC3339))}
+				fmt.Sprintf("refused by %d distinct identities, from %s to %s",
+					h.RefusedBy, h.First.UTC().Format(time.RFC3339), h.Last.UTC().Format(time.RFC3339))}
 			if err := printDetails(w, lines, h.Objects, h.Text); err != nil {
 				return err
 			}
@@ -277,12 +282,14 @@ func statusDetails(w io.Writer, p proxyStatus) error {
 	return nil
 }
 
-// warmingLines say since when a proxy warms clusters, and which it may be.
+// warmingLines describe since when a proxy warms clusters, and which ones may warm.
 func warmingLines(warming *inspect.Warming) (lines []string) {
 	if warming.NotRequested {
-		lines = append(lines, "WARMING: the proxy connected again while a cluster warmed, and does not ask for clusters; it is sent them all the same")
+		lines = append(lines,
+			"WARMING: the proxy connected again while a cluster warmed, and does not ask for clusters; it is sent them all the same")
 	} else {
-		lines = append(lines, "WARMING since "+warming.Since.UTC().Format(time.RFC3339)+": the proxy acknowledges no clusters before all are warm")
+		lines = append(lines, "WARMING since "+warming.Since.UTC().Format(time.RFC3339)+
+			": the proxy acknowledges no clusters before all are warm")
 	}
 	if len(warming.Clusters) > 0 {
 		may := "one of these may warm: " + strings.Join(warming.Clusters, ", ")

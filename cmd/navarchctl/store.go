@@ -13,11 +13,14 @@ import (
 
 func storeCommand() *cobra.Command {
 	e := &etcd{}
-	cmd := &cobra.Command{Use: "store", Short: "What is stored: records that others changed, the revision that writes to Kubernetes (needs etcd)",
+	cmd := &cobra.Command{Use: "store",
+		Short:   "What is stored: records that others changed, the revision that writes to Kubernetes (needs etcd)",
 		Example: "  navarchctl store adopt --data-dir DIR"}
 	e.bind(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&e.revision, "revision", "", "Revision of the control plane, whose records these are (default: the default one).")
-	cmd.AddCommand(replaced("held", "navarchctl removals list"), replaced("accept-removal", "navarchctl removals accept ID"), e.adopt(), e.promote(), e.roles())
+	cmd.PersistentFlags().StringVar(&e.revision, "revision", "",
+		"Revision of the control plane, whose records these are (default: the default one).")
+	cmd.AddCommand(replaced("held", "navarchctl removals list"),
+		replaced("accept-removal", "navarchctl removals accept ID"), e.adopt(), e.promote(), e.roles())
 	return cmd
 }
 
@@ -32,9 +35,11 @@ func (e *etcd) with(ctx context.Context, timeout time.Duration, do func(context.
 	return errors.Join(do(ctx, store), store.Close())
 }
 
-// replaced refuses a command that is gone, and names what takes its place.
+// replaced returns a command that is gone; it refuses to run and names its replacement.
 func replaced(use, by string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: "Gone: " + by + " takes its place", Example: "  " + by, Hidden: true, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {
-		return fmt.Errorf("navarchctl store %s is no more: %s takes its place; it asks the control plane, and needs neither etcd nor a digest", use, by)
-	}}
+	return &cobra.Command{Use: use, Short: "Gone: " + by + " takes its place",
+		Example: "  " + by, Hidden: true, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {
+			return fmt.Errorf("navarchctl store %s is no more: %s takes its place; it asks the control plane, and needs neither etcd nor a digest",
+				use, by)
+		}}
 }

@@ -30,7 +30,7 @@ revision when their Pods are created again after the tag was set to it. These ar
 	return cmd
 }
 
-// open is the tags of the cluster that the flags lead to.
+// openTags returns the tags of the cluster that the flags select.
 func openTags(in *cluster.Flags) (tags.Tags, error) {
 	c, err := in.Open()
 	if err != nil {
@@ -55,7 +55,7 @@ func tagSetCommand(in *cluster.Flags, name string) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&revision, "revision", "r", "", "Revision that the tag stands for.")
 	if err := cmd.MarkFlagRequired("revision"); err != nil {
-		panic(err) // a flag that was not bound
+		panic(err) // the flag was not bound
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t, err := openTags(in)
@@ -81,7 +81,9 @@ func tagSetCommand(in *cluster.Flags, name string) *cobra.Command {
 		if err := t.Apply(cmd.Context(), change); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "tag %s stands for revision %s; Pods that are created from now on with the label istio.io/rev=%s get its proxies\n", args[0], revision, args[0])
+		fmt.Fprintf(cmd.OutOrStdout(),
+			"tag %s stands for revision %s; Pods that are created from now on with the label istio.io/rev=%s get its proxies\n",
+			args[0], revision, args[0])
 		return nil
 	}
 	return cmd
@@ -89,7 +91,8 @@ func tagSetCommand(in *cluster.Flags, name string) *cobra.Command {
 
 func tagListCommand(in *cluster.Flags) *cobra.Command {
 	var format output
-	cmd := &cobra.Command{Use: "list", Args: cobra.NoArgs, Short: "The tags, the revisions that they stand for, and the namespaces that choose them", Example: "  navarchctl tag list -o json",
+	cmd := &cobra.Command{Use: "list", Args: cobra.NoArgs,
+		Short: "The tags, the revisions that they stand for, and the namespaces that choose them", Example: "  navarchctl tag list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := openTags(in)
 			if err != nil {
@@ -114,7 +117,8 @@ func tagListCommand(in *cluster.Flags) *cobra.Command {
 
 func tagRemoveCommand(in *cluster.Flags) *cobra.Command {
 	var yes bool
-	cmd := &cobra.Command{Use: "remove TAG", Args: cobra.ExactArgs(1), Short: "End a tag; Pods that have proxies keep them", Example: "  navarchctl tag remove prod",
+	cmd := &cobra.Command{Use: "remove TAG", Args: cobra.ExactArgs(1),
+		Short: "End a tag; Pods that have proxies keep them", Example: "  navarchctl tag remove prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := openTags(in)
 			if err != nil {
@@ -132,7 +136,8 @@ func tagRemoveCommand(in *cluster.Flags) *cobra.Command {
 				if tag.Name != args[0] || len(tag.Namespaces) == 0 {
 					continue
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "New Pods of these namespaces, which choose tag %s, will get no proxies: %s\n", args[0], strings.Join(tag.Namespaces, ", "))
+				fmt.Fprintf(cmd.ErrOrStderr(), "New Pods of these namespaces, which choose tag %s, will get no proxies: %s\n",
+					args[0], strings.Join(tag.Namespaces, ", "))
 				if err := confirmed(cmd, yes, args[0]); err != nil {
 					return err
 				}
@@ -147,10 +152,10 @@ func tagRemoveCommand(in *cluster.Flags) *cobra.Command {
 	return cmd
 }
 
-// errNotConfirmed ends a command that was not confirmed.
+// errNotConfirmed ends a command without confirmation.
 var errNotConfirmed = errors.New("not confirmed: nothing was changed (--yes does not ask)")
 
-// confirmed asks for a word, unless yes: what follows cannot be undone by the same command.
+// confirmed asks for a word unless yes: the next step cannot be undone by the same command.
 func confirmed(cmd *cobra.Command, yes bool, word string) error {
 	if yes {
 		return nil

@@ -37,12 +37,13 @@ func tokenCommand() *cobra.Command {
 	f.StringVar(&dataDir, "data-dir", "", "navarchd's data directory.")
 	f.StringVar(&namespace, "namespace", "", "Namespace of the workload.")
 	f.StringVar(&account, "service-account", "", "Service account of the workload.")
-	f.StringVar(&pod, "pod", "", "Pod, or machine, that the token is for: replicas bound what each may have, and those that share a token of none together.")
+	f.StringVar(&pod, "pod", "",
+		"Pod, or machine, that the token is for: replicas bound what each may have, and those that share a token of none together.")
 	f.StringVar(&audience, "audience", "istio-ca", "Audience of the token.")
 	f.DurationVar(&ttl, "ttl", 12*time.Hour, "How long the token is valid; at most 30 days.")
 	for _, name := range []string{"data-dir", "namespace", "service-account"} {
 		if err := create.MarkFlagRequired(name); err != nil {
-			panic(err) // a flag that was not bound
+			panic(err) // the flag was not bound
 		}
 	}
 	cmd := &cobra.Command{Use: "token", Short: "Tokens of navarchd's own issuer",

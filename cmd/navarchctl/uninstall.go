@@ -15,15 +15,15 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// uninstall is what `navarchctl uninstall` is asked for.
+// uninstall has the options of `navarchctl uninstall`.
 type uninstall struct {
 	in     cluster.Flags
 	purge  bool
 	yes    bool
 	crds   bool
-	named  []string // definitions that go with their objects
+	named  []string // definitions to delete with their objects
 	found  remains.Cluster
-	gone   []remains.Object // kept ones
+	gone   []remains.Object // kept objects that are deleted
 	notice io.Writer
 }
 
@@ -77,7 +77,8 @@ func (u *uninstall) run(cmd *cobra.Command) error {
 	if err := u.list("Webhooks, which go first:", hooks); err != nil {
 		return err
 	}
-	if err := u.list("Webhooks of the namespace that stay, since no chart of Navarch made them (--revision takes those of one revision):", others); err != nil {
+	if err := u.list("Webhooks of the namespace that stay, since no chart of Navarch made them (--revision takes those of one revision):",
+		others); err != nil {
 		return err
 	}
 	if err := u.keeps(ctx); err != nil {
@@ -97,7 +98,7 @@ func (u *uninstall) run(cmd *cobra.Command) error {
 	return u.found.Delete(ctx, u.gone, said)
 }
 
-// keeps lists what uninstalling keeps, and, with --purge, decides what of that goes.
+// keeps lists what uninstalling the chart keeps, and with --purge decides what of it is deleted.
 func (u *uninstall) keeps(ctx context.Context) error {
 	kept, err := u.found.Kept(ctx)
 	if err != nil {
@@ -120,7 +121,8 @@ func (u *uninstall) keeps(ctx context.Context) error {
 		return err
 	}
 	if len(running) > 0 {
-		return fmt.Errorf("--purge: the control plane runs still: %s; remove the webhooks (navarchctl uninstall), then the chart (helm uninstall)", strings.Join(running, ", "))
+		return fmt.Errorf("--purge: the control plane runs still: %s; remove the webhooks (navarchctl uninstall), then the chart (helm"+
+			" uninstall)", strings.Join(running, ", "))
 	}
 	var stays []remains.Object
 	u.gone = kept
@@ -137,7 +139,7 @@ func (u *uninstall) keeps(ctx context.Context) error {
 	return u.list("What stays:", stays)
 }
 
-// list prints objects under a heading, none as nothing.
+// list prints objects under a heading; an empty list prints nothing.
 func (u *uninstall) list(heading string, all []remains.Object) error {
 	if len(all) == 0 {
 		return nil

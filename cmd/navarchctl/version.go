@@ -11,22 +11,22 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// build is what a program says of itself, as /version prints it.
+// build is a program's version, as /version prints it.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"golang_version,omitempty"`
 	Platform string `json:"platform,omitempty"`
 }
 
-// versions are those of both sides.
+// versions has the versions of client and servers.
 type versions struct {
 	Client  build          `json:"client"`
-	Server  *build         `json:"server,omitempty"`   // at an address; nil: none answered
+	Server  *build         `json:"server,omitempty"`   // at an address; nil: no answer
 	Servers []replicaBuild `json:"replicas,omitempty"` // in a cluster
 	Error   string         `json:"server_error,omitempty"`
 }
 
-// replicaBuild is that of one replica.
+// replicaBuild is the version of one replica.
 type replicaBuild struct {
 	Replica string `json:"replica"`
 	build

@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/store/admit/inject"
 )
 
-// vmOptions are the flags of vm configure, which are named as those of `istioctl x workload entry configure`.
+// vmOptions are the flags of vm configure, named as in `istioctl x workload entry configure`.
 type vmOptions struct {
 	file, name, namespace, output            string
 	cluster, ingressIP, ingressService       string
@@ -54,29 +54,33 @@ The folder and the token in it are for their owner alone.`,
 	f.StringVarP(&o.output, "output", "o", "", "Folder to write to; it is made where it is not there.")
 	f.StringVar(&o.cluster, "clusterID", "Kubernetes", "Name of the cluster that the machine is of (navarchd --cluster-id).")
 	f.StringVar(&o.ingressIP, "ingressIP", "", "Address at which the machine reaches the control plane, for the file hosts.")
-	f.StringVar(&o.ingressService, "ingressService", "istio-eastwestgateway", "Service (NAME or NAME.NAMESPACE) whose address that is, without --ingressIP.")
+	f.StringVar(&o.ingressService, "ingressService", "istio-eastwestgateway",
+		"Service (NAME or NAME.NAMESPACE) whose address that is, without --ingressIP.")
 	f.Int64Var(&o.duration, "tokenDuration", 3600, "How long the token is valid, seconds.")
 	f.StringVar(&o.revision, "revision", "", "Revision of the control plane.")
 	f.StringVar(&o.system, "istioNamespace", "istio-system", "Namespace of the control plane.")
-	f.BoolVar(&o.register, "autoregister", false, "The machine registers itself: a WorkloadEntry is made of the group when its agent connects.")
-	f.BoolVar(&o.captureDNS, "capture-dns", true, "The agent answers DNS (navarch-agent redirect or istio-iptables hands it what the machine asks).")
+	f.BoolVar(&o.register, "autoregister", false,
+		"The machine registers itself: a WorkloadEntry is made of the group when its agent connects.")
+	f.BoolVar(&o.captureDNS, "capture-dns", true,
+		"The agent answers DNS (navarch-agent redirect or istio-iptables hands it what the machine asks).")
 	f.StringVar(&o.internalIP, "internalIP", "", "Address of the machine.")
 	f.StringVar(&o.externalIP, "externalIP", "", "Address at which others reach the machine, where that is not its own.")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster; for files: none.")
 	f.StringVar(&o.dataDir, "data-dir", "", "navarchd's data directory, without a cluster: root and token come from it.")
 	f.StringVar(&o.meshConfig, "mesh-config", "", "File of the mesh configuration, without a cluster (default: none).")
-	cmd := &cobra.Command{Use: "vm", Short: "Machines outside of Kubernetes", Example: "  navarchctl vm configure -f workloadgroup.yaml --data-dir DIR --output vm"}
+	cmd := &cobra.Command{Use: "vm", Short: "Machines outside of Kubernetes",
+		Example: "  navarchctl vm configure -f workloadgroup.yaml --data-dir DIR --output vm"}
 	cmd.AddCommand(configure)
 	return cmd
 }
 
-// vmSource is where the parts come from that no flag says.
+// vmSource provides the parts that no flag states.
 type vmSource interface {
-	group(ctx context.Context, namespace, name string) ([]byte, error) // of JSON or YAML
-	mesh(ctx context.Context) ([]byte, error)                          // MeshConfig as YAML; empty: there is none
+	group(ctx context.Context, namespace, name string) ([]byte, error) // as JSON or YAML
+	mesh(ctx context.Context) ([]byte, error)                          // MeshConfig as YAML; empty: it does not exist
 	roots(ctx context.Context, namespace string) ([]byte, error)
 	token(ctx context.Context, namespace, account string, ttl time.Duration) (string, error)
-	ingress(ctx context.Context) string // empty: not known
+	ingress(ctx context.Context) string // empty: unknown
 }
 
 func (o *vmOptions) configure(ctx context.Context, say io.Writer) error {
@@ -110,7 +114,7 @@ func (o *vmOptions) configure(ctx context.Context, say io.Writer) error {
 	return writeFiles(o.output, files)
 }
 
-// vmGroup is a WorkloadGroup, as far as it is read.
+// vmGroup is the used part of a WorkloadGroup.
 type vmGroup struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -144,7 +148,8 @@ func (o *vmOptions) readGroup(ctx context.Context, source vmSource) (*vmGroup, e
 	}
 	g.Metadata.Namespace = cmp.Or(g.Metadata.Namespace, o.namespace)
 	if g.Kind != "WorkloadGroup" || g.Metadata.Name == "" || g.Metadata.Namespace == "" {
-		return nil, fmt.Errorf("%s: want a WorkloadGroup with a name and a namespace (--namespace), not %s %q of namespace %q", cmp.Or(o.file, "the API server"), g.Kind, g.Metadata.Name, g.Metadata.Namespace)
+		return nil, fmt.Errorf("%s: want a WorkloadGroup with a name and a namespace (--namespace), not %s %q of namespace %q",
+			cmp.Or(o.file, "the API server"), g.Kind, g.Metadata.Name, g.Metadata.Namespace)
 	}
 	if g.spec.Template == nil {
 		g.spec.Template = &networkingv1.WorkloadEntry{}
@@ -153,13 +158,13 @@ func (o *vmOptions) readGroup(ctx context.Context, source vmSource) (*vmGroup, e
 	return g, nil
 }
 
-// vmFile is one file; secret: its owner's alone.
+// vmFile is one file; secret: readable by its owner alone.
 type vmFile struct {
 	name, text string
 	secret     bool
 }
 
-// files are all files of a machine, in the order in which they are written: the token last.
+// files returns all files of a machine, in the order of writing: the token last.
 func (o *vmOptions) files(ctx context.Context, source vmSource, g *vmGroup, say io.Writer) ([]vmFile, error) {
 	mesh, err := source.mesh(ctx)
 	if err != nil {
@@ -181,17 +186,19 @@ func (o *vmOptions) files(ctx context.Context, source vmSource, g *vmGroup, say 
 	if address := cmp.Or(o.ingressIP, source.ingress(ctx)); address != "" {
 		hosts = address + " " + o.host() + "\n"
 	} else {
-		fmt.Fprintf(say, "no address of the control plane is known for the file hosts: the machine has to resolve %s otherwise (--ingressIP)\n", o.host())
+		fmt.Fprintf(say, "no address of the control plane is known for the file hosts: the machine has to resolve %s otherwise (--ingressIP)\n",
+			o.host())
 	}
 	token, err := source.token(ctx, g.Metadata.Namespace, g.spec.Template.ServiceAccount, time.Duration(o.duration)*time.Second)
 	if err != nil {
 		return nil, fmt.Errorf("a token of service account %s/%s: %w", g.Metadata.Namespace, g.spec.Template.ServiceAccount, err)
 	}
-	return []vmFile{{name: "cluster.env", text: o.environment(g, proxy)}, {name: "mesh.yaml", text: string(meshYAML)}, {name: "root-cert.pem", text: string(roots)},
+	return []vmFile{{name: "cluster.env", text: o.environment(g, proxy)},
+		{name: "mesh.yaml", text: string(meshYAML)}, {name: "root-cert.pem", text: string(roots)},
 		{name: "hosts", text: hosts}, {name: "istio-token", text: token, secret: true}}, nil
 }
 
-// writeFiles makes the folder, and gives files that are there new contents under the right mode.
+// writeFiles creates the folder, and replaces the content and mode of existing files.
 func writeFiles(dir string, files []vmFile) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -223,15 +230,15 @@ func writeFiles(dir string, files []vmFile) error {
 	return nil
 }
 
-// revisioned says whether names carry the revision, as in istioctl.
+// revisioned reports whether names include the revision, as in istioctl.
 func (o *vmOptions) revisioned() bool { return o.revision != "" && o.revision != "default" }
 
-// host is the control plane's.
+// host returns the control plane's host name.
 func (o *vmOptions) host() string {
 	return inject.NameOf("istiod", o.revision) + "." + o.system + ".svc"
 }
 
-// shellWord quotes a value of cluster.env.
+// shellWord quotes a value for cluster.env.
 func shellWord(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.,:/@%+=", r))
@@ -241,7 +248,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'"
 }
 
-// environment is cluster.env: proxyMetadata of the mesh, and what istioctl adds.
+// environment returns cluster.env: the mesh's proxyMetadata, and istioctl's additions.
 func (o *vmOptions) environment(g *vmGroup, proxy map[string]any) string {
 	ports := make([]string, 0, len(g.spec.Template.Ports))
 	for _, name := range slices.Sorted(maps.Keys(g.spec.Template.Ports)) {
@@ -261,7 +268,8 @@ func (o *vmOptions) environment(g *vmGroup, proxy map[string]any) string {
 		all[k] = fmt.Sprint(v)
 	}
 	maps.Copy(all, map[string]string{"ISTIO_INBOUND_PORTS": cmp.Or(strings.Join(ports, ","), "*"), "ISTIO_NAMESPACE": g.Metadata.Namespace,
-		"ISTIO_SERVICE": g.Metadata.Name + "." + g.Metadata.Namespace, "ISTIO_SERVICE_CIDR": "*", "ISTIO_LOCAL_EXCLUDE_PORTS": exclude, "SERVICE_ACCOUNT": g.spec.Template.ServiceAccount})
+		"ISTIO_SERVICE":      g.Metadata.Name + "." + g.Metadata.Namespace,
+		"ISTIO_SERVICE_CIDR": "*", "ISTIO_LOCAL_EXCLUDE_PORTS": exclude, "SERVICE_ACCOUNT": g.spec.Template.ServiceAccount})
 	if o.revisioned() {
 		all["CA_ADDR"] = o.host() + ":15012"
 	}

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// proxyConfig is defaultConfig of mesh.yaml: that of the mesh, then what the group says in annotation proxy.istio.io/config, then what istioctl
-// adds (istioctl/pkg/workload, createMeshConfig).
+// proxyConfig returns the defaultConfig of mesh.yaml: the mesh's, overridden by the group's annotation
+// proxy.istio.io/config, and istioctl's additions (istioctl/pkg/workload, createMeshConfig).
 func (o *vmOptions) proxyConfig(g *vmGroup, meshYAML []byte) (map[string]any, error) {
 	var mesh struct {
 		DefaultConfig map[string]any `json:"defaultConfig"`
@@ -56,7 +56,8 @@ func (o *vmOptions) proxyConfig(g *vmGroup, meshYAML []byte) (map[string]any, er
 	return proxy, nil
 }
 
-// addMetadata is what the agent's environment has of the group. Labels name the canonical service as pkg/kube/labels of istio.io/istio does.
+// addMetadata adds the group's metadata for the agent's environment. It derives the labels of the canonical service as
+// pkg/kube/labels of istio.io/istio does.
 func (o *vmOptions) addMetadata(g *vmGroup, into map[string]any, trustDomain string, meshID any) error {
 	labels := maps.Clone(g.spec.GetMetadata().GetLabels())
 	if labels == nil {
@@ -70,8 +71,10 @@ func (o *vmOptions) addMetadata(g *vmGroup, into map[string]any, trustDomain str
 	if err != nil {
 		return err
 	}
-	maps.Copy(into, map[string]any{"CANONICAL_SERVICE": labels[service], "CANONICAL_REVISION": labels[revision], "POD_NAMESPACE": g.Metadata.Namespace,
-		"SERVICE_ACCOUNT": g.spec.Template.ServiceAccount, "TRUST_DOMAIN": trustDomain, "ISTIO_META_CLUSTER_ID": o.cluster, "ISTIO_META_MESH_ID": "",
+	maps.Copy(into, map[string]any{"CANONICAL_SERVICE": labels[service],
+		"CANONICAL_REVISION": labels[revision], "POD_NAMESPACE": g.Metadata.Namespace,
+		"SERVICE_ACCOUNT": g.spec.Template.ServiceAccount, "TRUST_DOMAIN": trustDomain,
+		"ISTIO_META_CLUSTER_ID": o.cluster, "ISTIO_META_MESH_ID": "",
 		"ISTIO_META_NETWORK": g.spec.Template.Network, "ISTIO_META_WORKLOAD_NAME": g.Metadata.Name, "ISTIO_METAJSON_LABELS": string(encoded)})
 	if id, is := meshID.(string); is {
 		into["ISTIO_META_MESH_ID"] = id

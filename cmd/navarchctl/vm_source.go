@@ -27,7 +27,7 @@ func (o *vmOptions) source() (vmSource, error) {
 	return vmCluster{o, api}, nil
 }
 
-// vmFiles is a mesh without a cluster: what navarchd keeps in its data directory.
+// vmFiles is a mesh without a cluster: navarchd's data directory.
 type vmFiles struct{ *vmOptions }
 
 func (vmFiles) group(context.Context, string, string) ([]byte, error) {
@@ -63,7 +63,8 @@ type vmCluster struct {
 }
 
 func (c vmCluster) group(ctx context.Context, namespace, name string) ([]byte, error) {
-	return c.api.Get(ctx, "/apis/networking.istio.io/v1beta1/namespaces/"+url.PathEscape(namespace)+"/workloadgroups/"+url.PathEscape(name), apiserver.MaxAnswer)
+	return c.api.Get(ctx, "/apis/networking.istio.io/v1beta1/namespaces/"+
+		url.PathEscape(namespace)+"/workloadgroups/"+url.PathEscape(name), apiserver.MaxAnswer)
 }
 
 // configMap reads one key of a ConfigMap.
@@ -71,7 +72,8 @@ func (c vmCluster) configMap(ctx context.Context, namespace, name, key string) (
 	var m struct {
 		Data map[string]string `json:"data"`
 	}
-	if err := c.api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps/"+url.PathEscape(name), nil, &m); err != nil {
+	if err := c.api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+
+		url.PathEscape(namespace)+"/configmaps/"+url.PathEscape(name), nil, &m); err != nil {
 		return nil, fmt.Errorf("ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	text, there := m.Data[key]
@@ -121,8 +123,9 @@ func (c vmCluster) ingress(ctx context.Context) string {
 			} `json:"loadBalancer"`
 		} `json:"status"`
 	}
-	if err := c.api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/services/"+url.PathEscape(name), nil, &service); err != nil {
-		return "" // it is said that none is known
+	if err := c.api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+
+		url.PathEscape(namespace)+"/services/"+url.PathEscape(name), nil, &service); err != nil {
+		return "" // the caller reports that no address is known
 	}
 	if all := service.Status.LoadBalancer.Ingress; len(all) > 0 && all[0].IP != "" {
 		return all[0].IP

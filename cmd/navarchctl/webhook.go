@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/admit/inject"
 )
 
-// webhookCommand prints what the API server needs to ask the injector.
+// webhookCommand prints the configuration by which the API server calls the injector.
 func webhookCommand() *cobra.Command {
 	var w inject.Webhooks
 	cmd := &cobra.Command{
@@ -33,6 +33,7 @@ istio-injection, no revision label does; otherwise the label istio.io/rev of a P
 	f.StringVarP(&w.Revision, "revision", "r", "", "Revision of the control plane that answers (default: the default one).")
 	f.StringVar(&w.Tag, "tag", "", "Name of a tag that stands for the revision; default: it is the default revision.")
 	f.StringVar(&w.Path, "path", "/inject", "Path at which it answers, as /inject/cluster/west/net/network-2 for another cluster's Pods.")
-	f.BoolVar(&w.Everywhere, "everywhere", false, "Pods of namespaces that say nothing are given a proxy, too, if they say nothing themselves.")
+	f.BoolVar(&w.Everywhere, "everywhere", false,
+		"Pods of namespaces that say nothing are given a proxy, too, if they say nothing themselves.")
 	return cmd
 }

@@ -13,14 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// workloadKinds are the kinds of KIND/NAME, by kubectl's words, with their resource of the group apps.
+// workloadKinds maps kubectl's words for KIND in KIND/NAME to resources of the group apps.
 var workloadKinds = map[string]string{
-	"deploy": "deployments", "deployment": "deployments", "deployments": "deployments", "ds": "daemonsets", "daemonset": "daemonsets", "daemonsets": "daemonsets",
-	"sts": "statefulsets", "statefulset": "statefulsets", "statefulsets": "statefulsets", "rs": "replicasets", "replicaset": "replicasets", "replicasets": "replicasets",
+	"deploy": "deployments", "deployment": "deployments", "deployments": "deployments",
+	"ds": "daemonsets", "daemonset": "daemonsets", "daemonsets": "daemonsets",
+	"sts": "statefulsets", "statefulset": "statefulsets", "statefulsets": "statefulsets",
+	"rs": "replicasets", "replicaset": "replicasets", "replicasets": "replicasets",
 }
 
-// ofObject resolves KIND/NAME or KIND/NAME.NAMESPACE to the proxy of a Pod: the Pod itself or, of a workload, its first Pod by name that is connected.
-// Errors name the object, and what is looked for.
+// ofObject resolves KIND/NAME or KIND/NAME.NAMESPACE to a proxy: that of the Pod, or of the workload's first connected
+// Pod by name. Errors name the object and the search.
 func (t *target) ofObject(ctx context.Context, object string) (string, error) {
 	kind, name, _ := strings.Cut(object, "/")
 	namespace := cmp.Or(t.namespace, corev1.NamespaceDefault)
@@ -62,7 +64,8 @@ func (c *controlPlane) podsOf(ctx context.Context, resource, namespace, name str
 	var workload struct {
 		Spec struct{ Selector *metav1.LabelSelector }
 	}
-	if err := in.API.Do(ctx, http.MethodGet, "/apis/apps/v1/namespaces/"+url.PathEscape(namespace)+"/"+resource+"/"+url.PathEscape(name), nil, &workload); err != nil {
+	if err := in.API.Do(ctx, http.MethodGet, "/apis/apps/v1/namespaces/"+
+		url.PathEscape(namespace)+"/"+resource+"/"+url.PathEscape(name), nil, &workload); err != nil {
 		return nil, err
 	}
 	selector, err := metav1.LabelSelectorAsSelector(workload.Spec.Selector)
@@ -70,7 +73,8 @@ func (c *controlPlane) podsOf(ctx context.Context, resource, namespace, name str
 		return nil, err
 	}
 	var all corev1.PodList
-	if err := in.API.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods?labelSelector="+url.QueryEscape(selector.String()), nil, &all); err != nil {
+	if err := in.API.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+
+		url.PathEscape(namespace)+"/pods?labelSelector="+url.QueryEscape(selector.String()), nil, &all); err != nil {
 		return nil, err
 	}
 	for _, pod := range all.Items {

@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// current gives the CA service what the keyring has in force.
+// current provides the authority in force to the CA service.
 type current struct{ ring *keyring.Keyring }
 
-// Current also signs for a replica that started while etcd is away, and so has compared its clock with nobody's: what is issued then is
-// renewals (Spend), no more of them and none longer than etcd was told of while the clock was compared.
+// Current also returns an authority on a replica that started while etcd is away, and so has not compared its clock.
+// Such a replica only renews (Spend), within the number and times that etcd recorded while the clock was compared.
 func (c current) Current() (*caserve.Current, error) {
 	if err := c.ring.ClockOff(); err != nil && !(errors.Is(err, clock.ErrNotCompared) && c.ring.Away()) {
 		return nil, err
@@ -30,8 +30,9 @@ func (c current) Current() (*caserve.Current, error) {
 	return &caserve.Current{Authority: s.Active, Bundle: s.Bundle, Publication: s.Generation}, nil
 }
 
-// canSign says whether certificates can be had of this process: the keyring is in force, and this machine's clock is believed. By a clock that is off
-// credentials seem to have ended that have not: no stream ends for that (ca/expiry), as nothing is signed (issue 12, item 15).
+// canSign reports whether this process can issue certificates: the keyring is in force, and this machine's clock is
+// trusted. By a wrong clock, credentials would seem expired that are not. Then nothing is signed, and no stream ends
+// for it (ca/expiry).
 func canSign(ring interface {
 	State() *keyring.State
 	ClockOff() error
@@ -56,7 +57,7 @@ func issueOf(e caserve.Entry) keyring.Issue {
 	}
 }
 
-// inServe gives the keyring's errors the names that the CA service decides by.
+// inServe converts the keyring's errors into those that the CA service distinguishes.
 func inServe(err error) error {
 	switch {
 	case errors.Is(err, keyring.ErrStale):
@@ -67,7 +68,7 @@ func inServe(err error) error {
 	return err
 }
 
-// renewals records some on this replica's disk while etcd is away.
+// renewals records renewals on this replica's disk while etcd is away.
 type renewals struct{ *keyring.Keyring }
 
 func (s renewals) Spend(e caserve.Entry, shownEnds time.Time) error {
@@ -105,7 +106,7 @@ func certificateHooks() caserve.Hooks {
 	}
 }
 
-// gauges sets the metrics that are read off the CA, as of now.
+// gauges sets the CA's metrics as of now.
 func (a *authority) gauges(now time.Time) {
 	k := a.ring.Stats()
 	obs.Sealed.Set(flag(k.Sealed))
@@ -131,9 +132,10 @@ func (a *authority) gauges(now time.Time) {
 	queued(a.server.Stats())
 }
 
-// queued sets the metrics of the queue of requests.
+// queued sets the metrics of the request queue.
 func queued(q caserve.Stats) {
-	for where, n := range map[string]int{"first": q.First, "renewal": q.Renewals, "delayed": q.Delayed, "signing": q.Signing, "writing": q.Writing} {
+	for where, n := range map[string]int{"first": q.First, "renewal": q.Renewals,
+		"delayed": q.Delayed, "signing": q.Signing, "writing": q.Writing} {
 		obs.SigningQueue.WithLabelValues(where).Set(float64(n))
 	}
 }

@@ -26,7 +26,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// addresses are the gRPC addresses of a process: plain text for xDS alone, and the secure one for all roles that speak gRPC.
+// addresses are the gRPC addresses of a process: plain text for xDS alone, and the secure one for all roles with gRPC
+// services.
 type addresses struct {
 	config   *config
 	log      *slog.Logger
@@ -36,8 +37,8 @@ type addresses struct {
 	limiters []listenerLimits
 }
 
-// open binds the addresses now; their tasks serve what the roles have registered. secure makes the TLS of the secure address: nil, where
-// there is none. Errors name flags.
+// open binds the addresses now; their tasks serve the services that the roles registered. secure makes the TLS
+// configuration of the secure address; nil: it is off. Errors name flags.
 func (p *addresses) open(roles part, secure func() (*tls.Config, error)) ([]loop.Task, error) {
 	var tasks []loop.Task
 	serves := p.config.has(roleXDS)
@@ -65,7 +66,7 @@ func (p *addresses) open(roles part, secure func() (*tls.Config, error)) ([]loop
 	return append(tasks, task), nil
 }
 
-// all registers several services.
+// all combines several registrations.
 func all(services []func(grpc.ServiceRegistrar)) func(grpc.ServiceRegistrar) {
 	return func(r grpc.ServiceRegistrar) {
 		for _, register := range services {
@@ -74,7 +75,7 @@ func all(services []func(grpc.ServiceRegistrar)) func(grpc.ServiceRegistrar) {
 	}
 }
 
-// tlsOfFiles is the TLS of a secure address by an operator's files; nil where there are none.
+// tlsOfFiles returns the TLS configuration by an operator's files; nil: there are no files.
 func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 	if c.tlsCert == "" {
 		log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
@@ -90,10 +91,10 @@ func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 	return serving.ByFiles(c.tlsCert, c.tlsKey, clients)
 }
 
-// goAway is the time between telling clients to go and hanging up.
+// goAway is the time from GOAWAY to closing the connections.
 const goAway = 200 * time.Millisecond
 
-// listen binds a gRPC address now, and serves it once its task runs; conf nil: in plain text.
+// listen binds a gRPC address now, and serves it once its task runs; nil conf: in plain text.
 func (p *addresses) listen(name, address string, conf *tls.Config, register func(grpc.ServiceRegistrar)) (loop.Task, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -114,8 +115,8 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 	p.health.Register(server, p.callers.Authenticate)
 	p.log.Info("listening", obs.KeyListener, name, obs.KeyAddress, l.Addr().String())
 	return loop.Task{Name: name, Run: func(ctx context.Context) error {
-		// Streams do not end by themselves: a graceful stop would wait for ever. Proxies reconnect, and are sent nothing. The
-		// moment is for GOAWAY to be written, and for what is being answered.
+		// A graceful stop alone would wait for ever, since streams do not end by themselves. Proxies reconnect, and
+		// lose nothing. The delay is for GOAWAY, and for responses under way.
 		defer context.AfterFunc(ctx, func() {
 			hard := time.AfterFunc(goAway, server.Stop)
 			server.GracefulStop()
@@ -125,8 +126,9 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 	}}, nil
 }
 
-// messageLimit is how many bytes a message of a method may have (preauth.Limits.Message): streams of configuration are limited by
-// ISTIO_GPRC_MAXRECVMSGSIZE, certificate requests by their CSR, and others have fingerprints of roots (caserve.HoldersMethod) at most.
+// messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). Configuration streams are
+// limited by ISTIO_GPRC_MAXRECVMSGSIZE (0), certificate requests by their CSR; others have at most fingerprints of
+// roots (caserve.HoldersMethod).
 func messageLimit(method string) int {
 	switch {
 	case strings.HasPrefix(method, "/envoy.service."):
@@ -137,13 +139,13 @@ func messageLimit(method string) int {
 	return 32 << 10
 }
 
-// listenerLimits are the limits of one gRPC address, and its label in metrics.
+// listenerLimits are the limits of one gRPC address, with its label in metrics.
 type listenerLimits struct {
 	label string
 	*preauth.Limiter
 }
 
-// gauges shows how many connections have shown no credential.
+// gauges sets the numbers of connections without a credential.
 func (p *addresses) gauges(time.Time) {
 	for _, l := range p.limiters {
 		obs.Unauthenticated.WithLabelValues(l.label).Set(float64(l.Open()))

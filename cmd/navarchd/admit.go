@@ -22,16 +22,18 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// webhookLimits are those of the webhooks' address. API servers keep connections, and open one for each review that they make at once. They do not repeat a
-// review whose connection ends, and let a connection go that was idle for 90 s: ours are to end after that, and never beneath a review.
+// webhookLimits are the limits of the webhooks' address. API servers keep connections, and open one for each concurrent
+// review. They do not repeat a review whose connection ends, and close a connection after 90 s without use. So ours
+// must end later, and never during a review.
 var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512, Idle: 3 * time.Minute}
 
-// configurations makes the process follow the webhook configurations of the cluster; nil: there is none, or no role needs them.
+// configurations follows the cluster's webhook configurations; nil: there is no cluster, or no role needs them.
 func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	if a.api == nil || a.roots == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
 		return nil, nil
 	}
-	all, err := webhooks.New(webhooks.Config{Kubeconfig: a.config.kubeconfig, Namespace: a.config.env.podNamespace, Revision: a.config.env.revision, Log: a.scoped(obs.ScopeAdmit),
+	all, err := webhooks.New(webhooks.Config{Kubeconfig: a.config.kubeconfig,
+		Namespace: a.config.env.podNamespace, Revision: a.config.env.revision, Log: a.scoped(obs.ScopeAdmit),
 		Foreign: !a.config.writeWebhooks, Roots: func() []*x509.Certificate { return a.roots.State().Bundle }})
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
@@ -40,7 +42,8 @@ func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	return all, nil
 }
 
-// addAdmit is role admit, and what role ingest needs of it: the webhook configurations of the cluster, nil: there are none.
+// addAdmit adds role admit. It returns the webhook configurations of the cluster, which role ingest needs too; nil:
+// none are followed.
 func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
 	if err := a.addRoots(); err != nil {
 		return nil, err
@@ -52,7 +55,7 @@ func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
 	return all, a.answerReviews(all)
 }
 
-// answerReviews answers the reviews of the cluster's API servers, on every replica, whoever leads.
+// answerReviews answers the reviews of the cluster's API servers, on every replica, leader or not.
 func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	conf, err := a.webhookTLS(all)
 	if err != nil {
@@ -69,7 +72,8 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	if err := a.addMesh(); err != nil {
 		return err
 	}
-	validate.New(normal.New(a.config.normal()), a.mesh, func() *mirror.Snapshot { return a.snapshot() }, a.tenants.Find, judge).Register(server)
+	validate.New(normal.New(a.config.normal()), a.mesh, func() *mirror.Snapshot { return a.snapshot() },
+		a.tenants.Find, validateRecord).Register(server)
 	if err := a.addInjection(server); err != nil {
 		return err
 	}
@@ -81,7 +85,7 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	a.add(part{tasks: []loop.Task{
 		{Name: "webhooks", Run: func(ctx context.Context) error {
 			limits := webhookLimits
-			limits.Leave = min(time.Second, a.config.shutdown/10) // a drain of streams leaves twice as much of it (place.Leaving.Margin)
+			limits.Leave = min(time.Second, a.config.shutdown/10) // a drain of streams leaves twice this time (place.Leaving.Margin)
 			return web.Serve(ctx, web.Handshakes(l, conf, turns.New(0, 0)), server, limits, obs.NewSampled(log))
 		}},
 		{Name: "definitions of Istio's kinds", Run: func(ctx context.Context) error {
@@ -95,8 +99,8 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	return nil
 }
 
-// webhookTLS is what the webhooks' address presents: an operator's certificate, whose roots the operator writes into the configurations; or one
-// of the mesh's CA, as soon as the configurations have its root.
+// webhookTLS returns the webhooks' TLS configuration. It presents an operator's certificate, whose roots the operator
+// writes into the configurations, or one of the mesh's CA once the configurations have its root.
 func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error) {
 	switch {
 	case a.roots == nil && a.config.tlsCert == "":
@@ -117,7 +121,7 @@ func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error)
 		ready: []func() error{func() error {
 			switch unbelieved, err := held.Missing(); {
 			case err != nil && a.config.speaksGRPC() && a.config.grpcAddr != "", errors.Is(unbelieved, webhooks.ErrUnread):
-				return nil // notes say it, and proxies are served
+				return nil // notes report it, and proxies are served
 			default:
 				return errors.Join(err, unbelieved)
 			}

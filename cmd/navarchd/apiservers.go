@@ -16,27 +16,28 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// apiServersPath leads to the EndpointSlices of the Service default/kubernetes: the API servers of a cluster write their own addresses there.
+// apiServersPath is the path of the EndpointSlice of the Service default/kubernetes, where a cluster's API servers
+// write their own addresses.
 const apiServersPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 
-// apiServersEvery is the interval at which they are read.
+// apiServersEvery is the interval of reading it.
 const apiServersEvery = 30 * time.Second
 
-// apiServers follows the addresses of the cluster's API servers. Where they reach webhooks by way of somebody else (konnectivity), their reviews come from
-// other addresses, and have no place before others.
+// apiServers follows the addresses of the cluster's API servers, whose reviews have priority. Reviews through a tunnel
+// (konnectivity) come from other addresses, and have no priority.
 type apiServers struct {
 	api   *apiserver.Client
 	log   *slog.Logger
 	known atomic.Pointer[map[netip.Addr]bool] // nil: not read yet
 }
 
-// has says whether an address is an API server's, as far as this process knows.
+// has reports whether an address is known as an API server's.
 func (a *apiServers) has(addr netip.Addr) bool {
 	known := a.known.Load()
 	return known != nil && (*known)[addr.Unmap()]
 }
 
-// run keeps the addresses up to date. The last ones stand while there are no newer ones.
+// run updates the addresses until ctx ends. After an error the last ones stay in use.
 func (a *apiServers) run(ctx context.Context) error {
 	failed := false
 	for {

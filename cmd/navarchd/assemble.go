@@ -39,47 +39,47 @@ import (
 	"navarch.io/navarch/store/tenants"
 )
 
-// assembly is a process while it is put together: what its roles need of one another. A role that it does not have leaves what stands
-// here, which answers as a process does that knows nothing.
+// assembly is a process under construction, with the values that its roles share. Fields of absent roles keep their
+// initial values, which are those of a process without knowledge.
 type assembly struct {
 	part
 	config    *config
 	log       *slog.Logger
-	store     *kv.Store     // nil: there is none
+	store     *kv.Store     // nil: the process has no store
 	room      func() string // opened.room
 	telemetry *telemetry
 	tenants   *tenants.Tenants
-	read      *asof.Times // up to when clusters have been read
+	read      *asof.Times // times up to which clusters have been read
 	trust     *trust.Trust
 	crashes   *crash.Log
 	pages     *debug.Pages
 	callers   *callers.Callers
-	api       *apiserver.Client // of the config cluster; nil: there is none
-	clusters  *kube.Clusters    // API servers of other clusters; nil: there are none, or nobody calls this process
-	roots     serving.Ring      // what the mesh trusts: the keyring, or what stands for it; nil: nobody says
-	serving   *serving.TLS      // the certificate that goes with roots
+	api       *apiserver.Client // of the config cluster; nil: none is configured
+	clusters  *kube.Clusters    // API servers of other clusters; nil: none, or the process has no callers
+	roots     serving.Ring      // the mesh's roots: the keyring or its replacement; nil: unknown
+	serving   *serving.TLS      // the certificate for roots
 
-	mesh     func() *meshv1.MeshConfig   // what webhooks go by; its nil: it is not known
-	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
-	reads    func() kv.Place             // how far the chain of heads was read
-	away     func() bool                 // etcd does not answer, as far as is known
-	silent   func() error                // why the mirror gets no answer of etcd; nil: it does, or there is none
+	mesh     func() *meshv1.MeshConfig   // mesh configuration for webhooks; returns nil while unknown
+	snapshot func() *mirror.Snapshot     // known configuration; returns nil while unknown
+	reads    func() kv.Place             // position up to which the chain of heads was read
+	away     func() bool                 // reports that etcd does not answer, as far as is known
+	silent   func() error                // why etcd does not answer the mirror; nil: it answers, or there is no mirror
 	signs    func() bool                 // canSign of the keyring
-	tls      func() (*tls.Config, error) // of the secure address; nil: there is none
-	streams  trust.Server                // those of proxies
-	denied   *identities.Denied          // by the configuration
+	tls      func() (*tls.Config, error) // of the secure address; returns nil: it is off
+	streams  trust.Server                // streams of proxies
+	denied   *identities.Denied          // denied by the configuration
 }
 
 // scoped returns the logger of a scope of log lines.
 func (a *assembly) scoped(scope string) *slog.Logger { return obs.Scoped(a.log, scope) }
 
-// noStreams are those of a process that serves no proxies.
+// noStreams replaces the streams of a process that serves no proxies.
 type noStreams struct{}
 
 func (noStreams) AgentResourceChanged(string) {}
 func (noStreams) Recheck() int                { return 0 }
 
-// everybody is whoever is connected: callers of the CA, and streams of proxies.
+// everybody is all clients: callers of the CA, and streams of proxies.
 type everybody struct{ *assembly }
 
 // AgentResourceChanged implements trust.Server.
@@ -88,14 +88,16 @@ func (e everybody) AgentResourceChanged(typeURL string) { e.streams.AgentResourc
 // Recheck implements trust.Server: streams end, and connections without a stream.
 func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Recheck() }
 
-// assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
+// assemble makes the roles of a process and their shared parts, and opens its addresses. Errors name flags.
 func assemble(c *config, store opened, telemetry *telemetry, log *slog.Logger) (*part, error) {
-	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry, tenants: tenants.New(),
-		read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
-		mesh: func() *meshv1.MeshConfig { return nil }, snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
+	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry,
+		tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
+		mesh: func() *meshv1.MeshConfig { return nil }, snapshot: func() *mirror.Snapshot { return nil },
+		reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
-	a.pages = debug.New(debug.Pages{ID: c.processName(), Removals: &removals.Known{}, Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace, Cluster: c.cluster,
-		Tenant: a.tenants.Of}})
+	a.pages = debug.New(debug.Pages{ID: c.processName(), Removals: &removals.Known{},
+		Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace, Cluster: c.cluster,
+			Tenant: a.tenants.Of}})
 	if store.Store != nil {
 		a.followStore()
 	}
@@ -113,7 +115,7 @@ func assemble(c *config, store opened, telemetry *telemetry, log *slog.Logger) (
 	return &a.part, a.open()
 }
 
-// followStore adds what every process that has a store follows of it.
+// followStore adds the tasks of every process with a store.
 func (a *assembly) followStore() {
 	full := &kv.Space{Size: a.store.Size, Quota: a.config.etcdQuota, Room: a.room, Log: a.scoped(obs.ScopeEtcd)}
 	if a.config.dataDir == "" {
@@ -126,7 +128,7 @@ func (a *assembly) followStore() {
 	a.add(spacePart(full))
 }
 
-// open opens the addresses, and adds what serves them.
+// open opens the addresses, and adds their servers.
 func (a *assembly) open() error {
 	grpc := &addresses{config: a.config, log: a.log, crashes: a.crashes, callers: a.callers, health: health.New(a.missing)}
 	streams, err := grpc.open(a.part, a.tls)
@@ -144,7 +146,7 @@ func (a *assembly) open() error {
 	return nil
 }
 
-// roles makes the roles: the mirror before all, because each may ask what is known of the configuration.
+// roles makes the roles. The mirror comes first, because each role may need the known configuration.
 func (a *assembly) roles() error {
 	c := a.config
 	api, err := newAPIServer(c)
@@ -198,14 +200,16 @@ func (a *assembly) roles() error {
 	return nil
 }
 
-// addCallers adds who the callers of this process are, and with role ca what signs for them; the keyring is nil where it is not followed.
+// addCallers adds the authentication of callers, and with role ca the signing service. The keyring is nil if it is not
+// followed.
 func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *keyring.Keyring, err error) {
 	c := a.config
 	if c.hasKeyring() {
 		ring, err = a.addKeyring(sealer, cluster)
 	} else {
 		a.pages.Rules.Revoked = a.denied.Has
-		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.scoped(obs.ScopeCA)))
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster,
+			func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.scoped(obs.ScopeCA)))
 	}
 	if err == nil && c.env.signers && c.has(roleCA) {
 		err = a.addRegistrar()
@@ -218,7 +222,7 @@ func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *k
 	return ring, nil
 }
 
-// issuing says whether certificates can be had, as far as this process knows; nil: without a keyring it knows nothing of that.
+// issuing returns a function that reports whether this process can issue certificates; nil: unknown, without a keyring.
 func (a *assembly) issuing() func() bool {
 	if !a.config.hasKeyring() {
 		return nil
@@ -226,7 +230,7 @@ func (a *assembly) issuing() func() bool {
 	return func() bool { return a.signs() && !a.away() }
 }
 
-// addKeyring is role ca, and the keyring of other roles that follow it: callers, the secure address and agents go by it.
+// addKeyring adds role ca, and the keyring of other roles that follow it: for callers, the secure address and agents.
 func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyring.Keyring, error) {
 	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, cluster, a.trust.RootsWritten, a.scoped(obs.ScopeCA))
 	if err != nil {
@@ -240,9 +244,10 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	return ca.ring, nil
 }
 
-// addReplica is role xds.
+// addReplica adds role xds.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
-	r, err := newReplica(replicaConfig{config: a.config, log: a.scoped(obs.ScopeADS), store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
+	r, err := newReplica(replicaConfig{config: a.config, log: a.scoped(obs.ScopeADS),
+		store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
 		return err
@@ -265,11 +270,12 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 	return nil
 }
 
-// addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
-// hooks are the cluster's webhook configurations, nil: there are none, or they are not known.
+// addIngester adds role ingest. ring has the revocations and the mesh's roots; nil: this process does not follow the
+// keyring. hooks are the cluster's webhook configurations; nil: none are followed.
 func (a *assembly) addIngester(others remote.Config, secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
 	log := a.scoped(obs.ScopeIngest)
-	i, err := newIngester(ingesterConfig{config: a.config, log: log, store: a.store, sealer: sealerOf(secrets), others: others, seen: a.reads, tenants: a.tenants,
+	i, err := newIngester(ingesterConfig{config: a.config, log: log,
+		store: a.store, sealer: sealerOf(secrets), others: others, seen: a.reads, tenants: a.tenants,
 		committed: a.telemetry.committed, api: a.api, ring: ring, hooks: hooks, read: func() time.Time { return a.read.Of("").Until }})
 	if err != nil {
 		return err
@@ -289,7 +295,7 @@ func (a *assembly) addIngester(others remote.Config, secrets *vault.Vault, ring 
 	return nil
 }
 
-// otherRoots are the roots of other CAs that a snapshot names; nil: nothing is known.
+// otherRoots returns the roots of other CAs that a snapshot names; nil: unknown.
 func otherRoots(s *mirror.Snapshot) []string {
 	if s == nil {
 		return nil

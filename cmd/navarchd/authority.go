@@ -28,8 +28,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// authority is the keyring, who may ask, and, in role ca, the service that signs. A process with role xds alone has it where
-// it is given --kek: agents get roots and revocation lists from it, and the secure address its certificate.
+// authority is the keyring, the authentication of callers and, in role ca, the service that signs. Other roles have it
+// if --kek is given: agents get roots and revocation lists from it, and the secure address its certificate.
 type authority struct {
 	config  *config
 	log     *slog.Logger
@@ -43,14 +43,15 @@ type authority struct {
 	rooted  func() bool        // root-cert.pem was written
 }
 
-// now is the time by which this process signs, and verifies tokens.
+// now is the time for signing and for verifying tokens.
 func now() time.Time { return time.Now() }
 
-// allowedRenewals is how many certificates one replica renews while etcd is away: what 10,000 proxies need in an hour that renew every
-// two, twice.
+// allowedRenewals is the number of certificates that one replica may renew while etcd is away: twice what 10,000
+// proxies need in an hour that renew every two hours.
 const allowedRenewals = 10_000
 
-// renewals is how many this process may issue while etcd is away; an embedded etcd is not away while the process lives.
+// renewals returns the number of certificates that this process may issue while etcd is away. An embedded etcd is never
+// away.
 func (c *config) renewals() int {
 	if c.dataDir != "" || !c.has(roleCA) {
 		return 0
@@ -58,9 +59,11 @@ func (c *config) renewals() int {
 	return allowedRenewals
 }
 
-// newAuthority makes the role; rooted says whether root-cert.pem was written, snapshot what this process knows of the configuration. Every process with it may end rotations and prune the journal, by comparison: the elected
-// ingester may be one without it.
-func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot, denied *identities.Denied, cluster clusterFacts, rooted func() bool, log *slog.Logger) (*authority, error) {
+// newAuthority makes the role. rooted reports whether root-cert.pem was written; snapshot returns the known snapshot.
+// Every process with the role may end rotations and prune the journal, by comparing transactions, since the elected
+// ingester may be without the role.
+func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot,
+	denied *identities.Denied, cluster clusterFacts, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
@@ -71,7 +74,8 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 		return nil, err
 	}
 	a.ring, err = keyring.New(keyring.Config{
-		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.ownCA(cluster), Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
+		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain,
+		Dir: c.stateDir, CACerts: c.ownCA(cluster), Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
 		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(), Allowance: c.renewals(),
 	})
 	if err != nil {
@@ -86,31 +90,39 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	}
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: processes, Cluster: c.cluster, Names: c.servingNames(),
-		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(), Journal: journal{a.ring}, Fallback: renewals{a.ring}, Revocations: revocations{a.ring},
-		Holders: holders{a.ring}, Memory: a.ring, Aliases: identities.Aliases(snapshot), Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
-		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(snapshot), Tokens: a.callers.Tokens(), Ending: obs.MachinesEnding.Inc},
-		Hooks:    certificateHooks(), Audit: log,
+		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(),
+		Journal: journal{a.ring}, Fallback: renewals{a.ring}, Revocations: revocations{a.ring},
+		Holders: holders{a.ring}, Memory: a.ring, Aliases: identities.Aliases(snapshot),
+		Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
+		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines,
+			Machine: identities.Machines(snapshot), Tokens: a.callers.Tokens(), Ending: obs.MachinesEnding.Inc},
+		Hooks: certificateHooks(), Audit: log,
 	})
 	return a, err
 }
 
-// callersConfig is how callers are told apart; cluster: what is known of the cluster's tokens; revoked: what this process knows of revocations.
-func (c *config) callersConfig(snapshot func() *mirror.Snapshot, cluster clusterFacts, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
-	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, Found: cluster.keys, Remote: cluster.remote, Gone: cluster.gone, Reviewer: cluster.reviewer, DataDir: c.dataDir,
-		Required: c.env.xdsAuth, Foreign: c.env.foreign(), MaxMessage: c.env.maxRecvSize, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
+// callersConfig configures the authentication of callers. cluster has the facts about the cluster's tokens; revoked
+// reports the revocations that this process knows.
+func (c *config) callersConfig(snapshot func() *mirror.Snapshot,
+	cluster clusterFacts, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
+	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys,
+		Cluster: c.cluster, Found: cluster.keys, Remote: cluster.remote, Gone: cluster.gone, Reviewer: cluster.reviewer, DataDir: c.dataDir,
+		Required: c.env.xdsAuth, Foreign: c.env.foreign(), MaxMessage: c.env.maxRecvSize,
+		Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
 }
 
-// peerIssued keeps the serving certificate while this process cannot sign.
+// peerIssued maintains the serving certificate while this process cannot sign.
 func (a *authority) peerIssued() *serving.PeerIssued {
 	self, _ := a.config.advertised()
-	return serving.NewPeerIssued(serving.PeerConfig{TLS: a.serving, Ring: a.ring, Held: a.ring.Held, Store: a.store, Peers: a.config.caPeers, Self: self,
+	return serving.NewPeerIssued(serving.PeerConfig{TLS: a.serving,
+		Ring: a.ring, Held: a.ring.Held, Store: a.store, Peers: a.config.caPeers, Self: self,
 		ServerName: a.config.peerName(), TokenFile: a.config.tokenFile, Log: a.log})
 }
 
-// peerName is a name that the serving certificate of each process of this control plane has.
+// peerName returns a DNS name in the serving certificate of each process of this control plane.
 func (c *config) peerName() string { return "istiod." + c.env.podNamespace + ".svc" }
 
-// controlPlane are the identities of the processes of this control plane.
+// controlPlane returns the identities of this control plane's processes.
 func (c *config) controlPlane(domain spiffeid.TrustDomain) (all []spiffeid.ID, err error) {
 	for _, account := range append([]string{c.env.account}, c.accounts...) {
 		id, err := spiffeid.FromSegments(domain, "ns", c.env.podNamespace, "sa", account)
@@ -122,7 +134,8 @@ func (c *config) controlPlane(domain spiffeid.TrustDomain) (all []spiffeid.ID, e
 	return all, nil
 }
 
-// believed reads --peer-roots each time: a root that is new may be in it by now. nil where it is not given.
+// believed returns a reader of --peer-roots. The file is read each time, since it may have a new root. nil: the flag is
+// not set.
 func (c *config) believed() func() ([]*x509.Certificate, error) {
 	if c.peerRoots == "" {
 		return nil
@@ -145,7 +158,7 @@ func (c *config) servingNames() []string {
 	return append(names, "localhost", "127.0.0.1", "::1")
 }
 
-// compares is the clock of a process that signs; nil where it signs nothing, and reads no others'.
+// compares returns the clock of a process that signs; nil: it signs nothing, and compares no clocks.
 func (a *authority) compares() keyring.Clock {
 	if !a.config.has(roleCA) {
 		return nil
@@ -153,7 +166,8 @@ func (a *authority) compares() keyring.Clock {
 	return a.clock
 }
 
-// askPeers asks the other replicas with role ca what keyring they remember; nil where none are named.
+// askPeers returns a function that asks the other replicas with role ca for the keyring that they remember; nil: no
+// replicas are named.
 func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	if len(c.caPeers) == 0 {
 		return nil
@@ -163,8 +177,8 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	}
 }
 
-// part is what the role adds to its process: the services that sign, in role ca; the keyring, in any process that follows it. The API
-// server's clock is compared with this process's; nil: there is none. secrets are those with the mesh's CA; nil: none are looked at.
+// part returns the role's parts: the services that sign, in role ca, and the keyring. api, whose clock is compared, may
+// be nil. secrets, which have the mesh's CA, may be nil.
 func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},
@@ -178,7 +192,8 @@ func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	if a.config.has(roleCA) {
 		added.tasks = append(added.tasks, loop.Task{Name: "clock", Run: a.clock.Run})
 		if api != nil {
-			added.tasks = append(added.tasks, loop.Task{Name: "API server's clock", Run: func(ctx context.Context) error { return a.clock.Follow(ctx, api.Date) }})
+			added.tasks = append(added.tasks, loop.Task{Name: "API server's clock",
+				Run: func(ctx context.Context) error { return a.clock.Follow(ctx, api.Date) }})
 		}
 		added.plain = append(added.plain, func(r grpc.ServiceRegistrar) { caserve.RegisterPlain(r, current{a.ring}) })
 		added.secure = append(added.secure, a.server.Register)
@@ -189,12 +204,13 @@ func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	return added
 }
 
-// revoked says whether a caller's identity is revoked, or the certificate that it showed.
+// revoked reports whether a caller's identity, or the certificate that it showed, is revoked.
 func (a *authority) revoked(who attest.Caller) bool {
 	return a.revokedIdentity(who.ID) || who.Serial != "" && a.ring.State().RevokedSerial(who.Serial)
 }
 
-// revokedIdentity: a process that cannot unseal the keyring goes by what the configuration denies, too.
+// revokedIdentity reports whether an identity is revoked. A process that cannot unseal the keyring also uses the
+// configuration's denials.
 func (a *authority) revokedIdentity(id spiffeid.ID) bool {
 	state := a.ring.State()
 	return state.RevokedIdentity(id) || state.Sealed != nil && a.denied.Has(id)

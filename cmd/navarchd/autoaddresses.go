@@ -17,22 +17,24 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// automatic gives automatic addresses to hosts of ServiceEntries while this process leads.
+// automatic assigns automatic addresses to hosts of ServiceEntries while this process leads.
 type automatic struct {
 	leader *allocate.Leader
 	store  *kv.Store
-	origin origin.Origin // of the objects that problems are of
+	origin origin.Origin // of the objects with problems
 }
 
-// addressStatus writes them to the status of objects in Kubernetes, unless istiod gives such addresses.
+// addressStatus writes the addresses to the status of objects in Kubernetes, unless istiod assigns such addresses.
 type addressStatus struct {
 	lock   *allocate.Lock // istiod's
 	writer *status.Writer[unstructured.Unstructured]
 	origin origin.Origin // of the objects
 }
 
-// newAutomatic asks nothing yet: it makes the leader, and its duties. api, of the config cluster, and writes are nil where the configuration comes from files alone. Errors name flags.
-func newAutomatic(i *ingester, c *config, api *apiserver.Client, from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
+// newAutomatic makes the leader and its duties, without sending a request. api (of the config cluster) and writes are
+// nil if the configuration comes from files alone. Errors name flags.
+func newAutomatic(i *ingester, c *config, api *apiserver.Client,
+	from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
 	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log
 	var duties []duty
 	conf := allocate.Config{Ranges: c.automaticRanges(), Grace: allocate.Grace, Emit: i.loop.Emit, Log: log}
@@ -46,7 +48,8 @@ func newAutomatic(i *ingester, c *config, api *apiserver.Client, from sources, w
 		}
 		a.origin = from.cluster.Origin()
 		s := &addressStatus{lock: allocate.NewLock(api, c.env.podNamespace, log), origin: a.origin,
-			writer: status.New(status.Config[unstructured.Unstructured]{API: entries, Kind: "ServiceEntry", Until: writes.Until, Limit: limit, Log: log})}
+			writer: status.New(status.Config[unstructured.Unstructured]{API: entries,
+				Kind: "ServiceEntry", Until: writes.Until, Limit: limit, Log: log})}
 		conf.Sources, conf.Lock, conf.Want, conf.Promoted = append(conf.Sources, a.origin), s.lock, s.want, writes.Promoted
 		duties = append(duties, duty{begin: s.begin, lead: s.lead, problems: s.problems})
 	}
@@ -56,10 +59,10 @@ func newAutomatic(i *ingester, c *config, api *apiserver.Client, from sources, w
 	return a.leader, append(duties, duty{lead: lead, problems: a.problems, origin: &given}), nil
 }
 
-// begin forgets what another term wanted.
+// begin drops the targets of an earlier term.
 func (s *addressStatus) begin() { s.writer.Want(nil) }
 
-// want has the status of objects say what is given.
+// want sets the status of objects to the assigned addresses.
 func (s *addressStatus) want(all map[allocate.Name]allocate.Hosts) {
 	out := make(map[status.Key]map[string][]string, len(all))
 	for name, hosts := range all {
@@ -74,7 +77,7 @@ func (s *addressStatus) want(all map[allocate.Name]allocate.Hosts) {
 	s.writer.Want(status.Addresses(out))
 }
 
-// lead is one term.
+// lead runs one term.
 func (s *addressStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -82,7 +85,7 @@ func (s *addressStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	_ = s.writer.Run(ctx, epoch.Revision) // its error is the context's
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (a *automatic) problems() (all []object.Problem) {
 	for _, p := range a.leader.Problems() {
 		all = append(all, problemOfAddresses(a.origin, p.Namespace, p.Name.Name, p.Message))
@@ -90,10 +93,11 @@ func (a *automatic) problems() (all []object.Problem) {
 	return all
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (s *addressStatus) problems() (all []object.Problem) {
 	if why := s.lock.Unknown(); why != "" {
-		all = append(all, problemOfAddresses(s.origin, "", "of all namespaces", "no new automatic addresses are given: whether istiod gives them cannot be read: "+why))
+		all = append(all, problemOfAddresses(s.origin, "", "of all namespaces",
+			"no new automatic addresses are given: whether istiod gives them cannot be read: "+why))
 	}
 	for _, p := range s.writer.Problems() {
 		all = append(all, problemOfAddresses(s.origin, p.Key.Namespace, p.Key.Name, p.Message))
@@ -102,6 +106,7 @@ func (s *addressStatus) problems() (all []object.Problem) {
 }
 
 func problemOfAddresses(of origin.Origin, namespace, name, message string) object.Problem {
-	return object.Problem{ID: object.ID{Origin: of, Group: status.ServiceEntries.Group, Kind: status.ServiceEntries.Kind, Namespace: namespace, Name: name},
+	return object.Problem{ID: object.ID{Origin: of, Group: status.ServiceEntries.Group,
+		Kind: status.ServiceEntries.Kind, Namespace: namespace, Name: name},
 		Location: "automatic addresses", Field: "status.addresses", Code: problem.Pending, Severity: problem.Warning, Message: message}
 }

@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// bootstrapPatches are what agents ask for before they start Envoy. Where no patch is for a proxy, all have the same answer, so that none waits.
+// bootstrapPatches is the resource type that agents request before they start Envoy. Without patches for a proxy the
+// response is a shared constant, so no agent waits.
 func bootstrapPatches() (serve.AgentType, error) {
 	none, err := serve.EncodeAgentResource(agentapi.BootstrapName, &structpb.Struct{})
 	if err != nil {

@@ -11,34 +11,35 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// cutOff is a candidate's look at leaders that do not read the cluster. A leader that is cut off from the API server alone keeps its lease in etcd: where a
-// candidate reaches that API server, the candidate ends its term. What it knows is of its own clock: only whether something has changed counts.
+// cutOff detects leaders that do not read the cluster. A leader that is cut off from the API server alone keeps its
+// lease in etcd. If a candidate reaches that API server, the candidate ends the leader's term. It uses only its own
+// clock: what counts is whether something has changed.
 type cutOff struct {
 	elector *lead.Elector
-	until   func() time.Time            // up to when the cluster was read, as etcd says (asof); zero: nobody has read it
-	reaches func(context.Context) error // nil: this process can list what is read
+	until   func() time.Time            // time up to which the cluster was read, by etcd (asof); zero: it was never read
+	reaches func(context.Context) error // nil: this process can list the cluster's objects
 	log     *slog.Logger
-	after   time.Duration // a leader that has said nothing for so long is cut off: one that reads the cluster says so about once a minute
-	every   time.Duration // how often it is looked at
+	after   time.Duration // a leader that is silent for this time is cut off: a healthy one reports about once a minute
+	every   time.Duration // interval of checks
 
 	epoch   kv.Epoch  // the leader's; zero: nobody leads, or this process does
-	read    time.Time // what until said last
-	since   time.Time // of the last change of either
-	reached int       // looks in a row at which this process reached the API server while the leader did not
-	ended   int       // terms that this process has ended since the cluster was read last
+	read    time.Time // last result of until
+	since   time.Time // time of the last change of either
+	reached int       // consecutive checks at which this process reached the API server but the leader did not
+	ended   int       // terms that this process has ended since the cluster was last read
 }
 
 const (
 	cutOffAfter  = 5 * time.Minute
 	cutOffAtMost = 2 * time.Hour
 	cutOffEvery  = 30 * time.Second
-	// cutOffLooks is how many looks in a row decide: an API server that was away for all and is back has told the leader something by then, at the latest by the
-	// bookmark that comes once a minute.
+	// cutOffLooks is the number of consecutive checks before a term is ended. An API server that was away for all and
+	// is back has reached the leader by then, at the latest by the bookmark once a minute.
 	cutOffLooks = 6
 )
 
-// silent says whether the leader has said nothing of the cluster for so long that it may be cut off. Each time that another leader has not read it either that is
-// twice as long: where nobody can read everything, leadership does not go round.
+// silent reports whether the leader has been silent for so long that it may be cut off. The time doubles with each
+// ended term without a read: if no replica can read everything, leadership does not circulate.
 func (c *cutOff) silent(now time.Time, epoch kv.Epoch, until time.Time) bool {
 	if !until.Equal(c.read) {
 		c.read, c.since, c.ended = until, now, 0
@@ -49,11 +50,11 @@ func (c *cutOff) silent(now time.Time, epoch kv.Epoch, until time.Time) bool {
 	return epoch != (kv.Epoch{}) && !until.IsZero() && now.Sub(c.since) >= min(c.after<<min(c.ended, 10), max(c.after, cutOffAtMost))
 }
 
-// look looks once.
-func (c *cutOff) look(ctx context.Context) {
+// check checks the leader once.
+func (c *cutOff) check(ctx context.Context) {
 	var epoch kv.Epoch
 	if _, leading := c.elector.Epoch(); !leading {
-		_, epoch, _ = c.elector.Leader(ctx) // none where etcd does not answer
+		_, epoch, _ = c.elector.Leader(ctx) // no epoch if etcd does not answer
 	}
 	if !c.silent(time.Now(), epoch, c.until()) || c.reaches(ctx) != nil {
 		c.reached = 0
@@ -64,14 +65,15 @@ func (c *cutOff) look(ctx context.Context) {
 	}
 	if ended, err := c.elector.Depose(ctx, epoch); err == nil && ended {
 		c.reached, c.ended = 0, c.ended+1
-		c.log.Warn("the leader has heard nothing of the API server for long, and this process reaches it: the leader's term is ended", obs.KeyEpoch, epoch.Revision)
+		c.log.Warn("the leader has heard nothing of the API server for long, and this process reaches it: the leader's term is ended",
+			obs.KeyEpoch, epoch.Revision)
 	}
 }
 
-// run looks until ctx ends: its error is the only one.
+// run checks the leader until ctx ends, and returns the error of ctx.
 func (c *cutOff) run(ctx context.Context) error {
 	for loop.Pause(ctx, c.every) == nil {
-		c.look(ctx)
+		c.check(ctx)
 	}
 	return ctx.Err()
 }

@@ -88,7 +88,7 @@ func TestCandidateTakesOver(t *testing.T) {
 	look := func(times int, answers error) {
 		answer = answers
 		for range times {
-			c.look(t.Context())
+			c.check(t.Context())
 		}
 	}
 	look(2*cutOffLooks, away)

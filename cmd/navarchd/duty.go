@@ -13,16 +13,16 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// duty is something that the leader does beside the loop. What it leaves out is nil: nobody asks which duties there are.
+// duty is a task of the leader beside the loop. Unused fields are nil.
 type duty struct {
-	begin    func()                                    // before any duty of a term; nil: nothing is to be done
-	lead     func(ctx context.Context, epoch kv.Epoch) // one term; it returns when ctx ends; nil: there is nothing to do
-	fit      func(ctx context.Context) error           // why this process gives up its term (errUnfit), or ctx's error when that ends; nil: nothing makes it
-	problems func() []object.Problem                   // those of this process's term
-	origin   *origin.Origin                            // of objects that it emits: when a term ends they are forgotten, and the next term begins again
+	begin    func()                                    // called before any duty of a term; may be nil
+	lead     func(ctx context.Context, epoch kv.Epoch) // runs one term until ctx ends; may be nil
+	fit      func(ctx context.Context) error           // returns errUnfit when this process should end its term, or ctx's error; may be nil
+	problems func() []object.Problem                   // problems of this process's term
+	origin   *origin.Origin                            // of the objects that it emits, which are forgotten when a term ends
 }
 
-// addDuties adds what the leader does: what every leader does, and what follows from the sources and the flags.
+// addDuties adds the leader's duties: those of every leader, and those that follow from the sources and the flags.
 func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 	keySets, err := newKeySets(c.config, i.loop, i.store, i.log)
 	if err != nil {
@@ -53,7 +53,7 @@ func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 			return err
 		}
 		i.duties, i.observers = append(i.duties, duties...), append(i.observers, addresses.Observe)
-		wake = func() { addresses.Observe(nil) } // it looks again at whether it may give addresses
+		wake = func() { addresses.Observe(nil) } // checks again whether it may assign addresses
 	}
 	if from.cluster == nil {
 		return nil
@@ -61,7 +61,7 @@ func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 	return i.addClusterDuties(c, from, writes, limit)
 }
 
-// addClusterDuties adds what the leader does where the configuration comes from Kubernetes: it reads clusters, and writes to the config cluster.
+// addClusterDuties adds the duties with Kubernetes: reading clusters, and writing to the config cluster.
 func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kubernetesWriter, limit *rate.Limiter) error {
 	of, emit := from.cluster.Origin(), i.emit
 	from.cluster.Settle = func(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 			i.emit(events)
 		}
 	}
-	if c.config.writeRootCerts && !c.config.env.foreign() { // whoever signs has the roots
+	if c.config.writeRootCerts && !c.config.env.foreign() { // the other CA publishes the roots
 		for _, what := range []content{ofRoots, ofLists} {
 			one, err := newRootCerts(what, c.config, from.cluster, writes, c.ring, limit, i.log)
 			if err != nil {
@@ -98,12 +98,17 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 	}
 	if c.hooks != nil && c.config.writeWebhooks {
 		leader := webhooks.NewLeader(c.hooks, c.api, of, i.lead.Until, limit)
-		i.duties = append(i.duties, duty{lead: func(ctx context.Context, epoch kv.Epoch) { leader.Lead(ctx, epoch.Revision) }, problems: leader.Problems})
+		i.duties = append(i.duties, duty{lead: func(ctx context.Context, epoch kv.Epoch) { leader.Lead(ctx, epoch.Revision) },
+			problems: leader.Problems})
 	}
 	i.duties = append(i.duties, i.rightsDuty(c, of)...)
 	i.duties = append(i.duties,
-		duty{begin: from.clusters.Incomplete, lead: func(ctx context.Context, _ kv.Epoch) { _ = from.cluster.Run(ctx, emit) }, origin: &of}, // its error is the context's
-		duty{lead: func(ctx context.Context, _ kv.Epoch) { _ = from.clusters.Run(ctx, i.loop.Emit) }},                                       // its error is the context's
+		duty{begin: from.clusters.Incomplete, lead: func(ctx context.Context, _ kv.Epoch) {
+			_ = from.cluster.Run(ctx, emit) // its error is the context's
+		}, origin: &of},
+		duty{lead: func(ctx context.Context, _ kv.Epoch) {
+			_ = from.clusters.Run(ctx, i.loop.Emit) // its error is the context's
+		}},
 		duty{lead: from.clusters.Lead},
 		duty{lead: func(ctx context.Context, epoch kv.Epoch) {
 			asof.Lead(ctx, i.store, epoch, from.readUntil, i.loop.Settled, i.log)
@@ -111,7 +116,8 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 	return nil
 }
 
-// forget drops what the duties of a term have emitted, and what they have read of the cluster. Only the leader reads that, and the next term begins again.
+// forget drops the objects that a term's duties have emitted. Only the leader reads them, and the next term reads
+// everything again.
 func (i *ingester) forget() {
 	for _, d := range i.duties {
 		if d.origin != nil {

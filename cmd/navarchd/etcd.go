@@ -78,13 +78,13 @@ func newMirror(c *config, store *kv.Store, room func() string, log *slog.Logger,
 	}})
 }
 
-// countHeld shows which kinds a replica holds.
+// countHeld sets the metric of the kinds that a replica holds back.
 func countHeld(held []mirror.Held) {
 	obs.HeldKinds.Reset()
 	for _, h := range held {
 		kind := h.Kind
 		if _, known := model.ParseKind(kind); !known {
-			kind = "unknown" // names are whoever's
+			kind = "unknown" // names of unknown kinds may be anything
 		}
 		obs.HeldKinds.WithLabelValues(kind).Set(1)
 	}
@@ -102,7 +102,7 @@ func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
 	}
 	mesh := c.mesh
 	if own := c.env.revision; own != kv.DefaultRevision {
-		mesh = path.Join(mesh, own) // another revision's records are of no use
+		mesh = path.Join(mesh, own) // another revision's records are useless
 	}
 	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge, Room: room}, nil
 }
@@ -114,7 +114,7 @@ func flag(on bool) float64 {
 	return 0
 }
 
-// spacePart is what following the size of etcd adds to a process.
+// spacePart returns the tasks that follow the size of etcd.
 func spacePart(s *kv.Space) part {
 	return part{tasks: []loop.Task{{Name: "space", Run: s.Run}}, notes: []func() []string{func() []string {
 		if text, _ := s.Warning(); text != "" {
@@ -124,15 +124,16 @@ func spacePart(s *kv.Space) part {
 	}}}
 }
 
-// awayProblems is what /debug/problems says while etcd does not answer.
+// awayProblems returns the entry of /debug/problems while etcd does not answer.
 func awayProblems(why error) []inspect.Problem {
 	if why == nil {
 		return nil
 	}
-	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.Unreadable, Severity: problem.Error, Message: "it does not answer, and what was read of it stands: " + why.Error()}}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd",
+		Code: problem.Unreadable, Severity: problem.Error, Message: "it does not answer, and what was read of it stands: " + why.Error()}}
 }
 
-// spaceProblems is what /debug/problems says of the size of etcd.
+// spaceProblems returns the entry of /debug/problems about the size of etcd.
 func spaceProblems(s *kv.Space) []inspect.Problem {
 	text, full := s.Warning()
 	if text == "" {

@@ -21,37 +21,38 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// warnings keeps Kubernetes' Events about objects that are refused or held, while this process leads.
+// warnings maintains Kubernetes Events about refused and held objects while this process leads.
 type warnings struct {
 	events *events.Events
 	writer *status.Events
 	origin origin.Origin // of the config cluster
 	home   string        // the control plane's namespace
 	loop   desk
-	listed func() []object.Problem // of sources and duties
+	listed func() []object.Problem // problems of sources and duties
 	found  *problems.Collector
 }
 
-// desk is the ingester.
+// desk is the part of the ingester that warnings uses.
 type desk interface {
 	EveryProblem(context.Context) ([]object.Problem, error)
 	Objects(context.Context, []object.ID) (map[object.ID]*object.Object, error)
 	Settled() bool
 }
 
-// newWarnings asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
+// newWarnings sends no request. limit is shared by all writes to Kubernetes. Errors name flags.
 func newWarnings(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*warnings, error) {
 	writer, err := status.NewEvents(c.kubeconfig, status.Config[corev1.Event]{Until: writes.Until, Limit: limit, Log: i.log})
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
-	return &warnings{events: events.New(c.env.podNamespace), writer: writer, origin: from, home: c.env.podNamespace, loop: i.loop, listed: i.sourceProblems, found: i.found}, nil
+	return &warnings{events: events.New(c.env.podNamespace), writer: writer,
+		origin: from, home: c.env.podNamespace, loop: i.loop, listed: i.sourceProblems, found: i.found}, nil
 }
 
-// lookForWarnings is the interval at which a leader looks for objects that are refused or held.
+// lookForWarnings is the interval at which a leader collects refused and held objects.
 const lookForWarnings = time.Second
 
-// lead is one term.
+// lead runs one term.
 func (w *warnings) lead(ctx context.Context, epoch kv.Epoch) {
 	ended := make(chan struct{})
 	go func() {
@@ -70,7 +71,7 @@ func (w *warnings) lead(ctx context.Context, epoch kv.Epoch) {
 		case <-ctx.Done():
 			return
 		}
-		if next, known := w.look(ctx); known {
+		if next, known := w.collect(ctx); known {
 			w.state(ctx, last, next)
 			last = next
 		}
@@ -81,14 +82,14 @@ func (w *warnings) lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// warned names one warning.
+// warned identifies one warning.
 type warned struct {
 	id     object.ID
 	reason events.Reason
 }
 
-// look lists what is refused or held; false: not everything is known yet.
-func (w *warnings) look(ctx context.Context) (map[warned]string, bool) {
+// collect returns the refused and held objects; false: not everything is known yet.
+func (w *warnings) collect(ctx context.Context) (map[warned]string, bool) {
 	every, err := w.loop.EveryProblem(ctx)
 	if err != nil || !w.loop.Settled() {
 		return nil, false
@@ -96,13 +97,14 @@ func (w *warnings) look(ctx context.Context) (map[warned]string, bool) {
 	all := slices.Concat(w.listed(), every)
 	found, _ := w.found.All()
 	for _, p := range found {
-		all = append(all, object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
+		all = append(all, object.Problem{ID: normal.SourceObject(p.Key),
+			Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
 	}
 	return w.messages(all), true
 }
 
-// messages joins the problems of each object that is refused (severity error), or held. Those of no object are the control plane's namespace's. Objects of
-// other sources than the config cluster have no Events.
+// messages joins the problems of each object that is refused (severity error) or held. Problems without an object
+// belong to the control plane's namespace. Objects of sources other than the config cluster have no Events.
 func (w *warnings) messages(all []object.Problem) map[warned]string {
 	texts := map[warned][]string{}
 	for _, p := range all {
@@ -133,7 +135,7 @@ func (w *warnings) messages(all []object.Problem) map[warned]string {
 	return out
 }
 
-// state warns of what is new or says something else, and ends what is over.
+// state warns of new and changed messages, and ends those that are over.
 func (w *warnings) state(ctx context.Context, last, next map[warned]string) {
 	var fresh []warned
 	for k, message := range next {
@@ -167,7 +169,7 @@ func (w *warnings) state(ctx context.Context, last, next map[warned]string) {
 	}
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (w *warnings) problems() (all []object.Problem) {
 	for _, p := range w.writer.Problems() {
 		id := object.ID{Origin: w.origin, Kind: "Event", Namespace: p.Key.Namespace, Name: p.Key.Name}

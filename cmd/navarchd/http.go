@@ -11,19 +11,20 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// monitoring is /metrics, /version and /debug, where istioctl and Kiali look for them, and the pages for operators, which alerts lead to; debug may be nil
-// (ENABLE_DEBUG_ON_HTTP=false).
+// monitoring returns the handler of /metrics, /version and /debug, at the paths of istioctl and Kiali, and of the
+// operators' pages, to which alerts link. debug may be nil (ENABLE_DEBUG_ON_HTTP=false).
 func monitoring(debug http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", obs.Handler())
 	mux.Handle(manual.Root, manual.Handler())
 	mux.HandleFunc("/version", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("output") == "json" { // not by Accept: the API server's proxy, by which istioctl asks, has JSON in it
+		if r.URL.Query().Get("output") == "json" { // not by Accept: the API server's proxy, which istioctl uses, sends JSON in it
 			version(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, obs.Version) // as istioctl version and Kiali read it (istio pkg/kube/client.go, setServerInfoWithIstiodVersionInfo)
+		// the form that istioctl version and Kiali read (istio pkg/kube/client.go, setServerInfoWithIstiodVersionInfo)
+		_, _ = io.WriteString(w, obs.Version)
 	})
 	if debug != nil {
 		mux.Handle("/debug/", debug)
@@ -38,8 +39,8 @@ func version(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// public is /ready, /version and /debug. ready says what is missing, and notes what else is amiss; debug may be nil
-// (ENABLE_DEBUG_ON_HTTP=false).
+// public returns the handler of /ready, /version and /debug. ready returns what is missing; notes are further remarks.
+// debug may be nil (ENABLE_DEBUG_ON_HTTP=false).
 func public(ready func() error, notes func() []string, debug http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {

@@ -29,44 +29,45 @@ import (
 	"navarch.io/navarch/store/tenants"
 )
 
-// ingesterConfig is what role ingest is made of.
+// ingesterConfig configures role ingest.
 type ingesterConfig struct {
 	config    *config
 	log       *slog.Logger
 	store     *kv.Store
 	sealer    ingest.Sealer   // nil: there is no key encryption key
-	others    remote.Config   // how other clusters are found
-	seen      func() kv.Place // how far this process has read the chain of heads
+	others    remote.Config   // configures the discovery of other clusters
+	seen      func() kv.Place // position up to which this process has read the chain of heads
 	tenants   *tenants.Tenants
-	committed func(revision int64, event, began time.Time, batch kv.Batch) // called of each batch
-	api       *apiserver.Client                                            // of the config cluster; nil: there is none
-	read      func() time.Time                                             // up to when the config cluster was read, by whichever leader
-	ring      *keyring.Keyring                                             // has the roots of the mesh; nil: this process does not follow it
-	hooks     *webhooks.Configurations                                     // those of the cluster; nil: there are none, or they are not known
+	committed func(revision int64, event, began time.Time, batch kv.Batch) // called for each batch
+	api       *apiserver.Client                                            // of the config cluster; nil: none is configured
+	read      func() time.Time                                             // time up to which the config cluster was read, by any leader
+	// has the roots of the mesh; nil: this process does not follow the keyring
+	ring  *keyring.Keyring
+	hooks *webhooks.Configurations // of the cluster; nil: none are followed
 }
 
-// ingester is the role ingest: the leader's loop, the election, and what the leader does beside them. Which sources there are, and what else, only its
-// constructor asks: what is not there is not in its lists, and no field is nil.
+// ingester is role ingest: the leader's loop, the election, and the leader's duties. Only its constructor knows which
+// sources and duties exist; absent ones are not in its lists, and no field is nil.
 type ingester struct {
 	log       *slog.Logger
 	store     *kv.Store
-	committed func(revision int64, event, began time.Time, batch kv.Batch) // called of each batch
+	committed func(revision int64, event, began time.Time, batch kv.Batch) // called for each batch
 	loop      *ingest.Loop
 	lead      *lead.Elector
 	keeper    *removals.Keeper
-	found     *problems.Collector       // what the replicas found, while this process leads
-	duties    []duty                    // while this process leads
-	tasks     []loop.Task               // whoever leads
+	found     *problems.Collector       // problems that the replicas found, while this process leads
+	duties    []duty                    // performed while this process leads
+	tasks     []loop.Task               // run whether or not this process leads
 	problems  []func() []object.Problem // of the sources
 	gauges    []func(time.Time)         // of the sources
-	observers []func([]object.Event)    // get what the folder and the config cluster emit, before the loop does
-	wrote     []func(revision int64)    // get the revision of each batch
-	read      func() time.Time          // up to when the records have the config cluster, whoever leads
+	observers []func([]object.Event)    // receive the events of the folder and the config cluster before the loop
+	wrote     []func(revision int64)    // receive the revision of each batch
+	read      func() time.Time          // time up to which the records have the config cluster, by any leader
 	writes    func() bool               // this process writes to Kubernetes
-	alone     string                    // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
+	alone     string                    // name of the only replica when the first term begins (embedded etcd); empty: there may be others
 }
 
-// newIngester makes the role, and asks nothing yet. Errors name flags.
+// newIngester makes the role without sending a request. Errors name flags.
 func newIngester(c ingesterConfig) (*ingester, error) {
 	from, err := newSources(c.config, c.others, c.log)
 	if err != nil {
@@ -77,11 +78,13 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &ingester{log: c.log, store: c.store, committed: c.committed, read: c.read, writes: func() bool { return false }, lead: elector, found: problems.NewCollector(c.log)}
+	i := &ingester{log: c.log, store: c.store, committed: c.committed,
+		read: c.read, writes: func() bool { return false }, lead: elector, found: problems.NewCollector(c.log)}
 	if embedded {
 		i.alone = c.config.processName()
 	}
-	options := ingest.Options{AllowEmpty: c.config.allowNone, HeldFor: c.config.heldFor, Budget: c.config.budget, Normal: c.config.normal(), Sources: from.origins(c.config), Remote: from.clusters != nil}
+	options := ingest.Options{AllowEmpty: c.config.allowNone, HeldFor: c.config.heldFor,
+		Budget: c.config.budget, Normal: c.config.normal(), Sources: from.origins(c.config), Remote: from.clusters != nil}
 	var referred func([]object.Reference)
 	if from.cluster != nil {
 		options.SecretUses, referred = secretUses, from.refer
@@ -94,16 +97,17 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	return i, i.addDuties(c, from)
 }
 
-// committedBatch is the loop's hook.
+// committedBatch is called by the loop after each batch.
 func (i *ingester) committedBatch(revision int64, event, began time.Time, batch kv.Batch) {
 	i.committed(revision, event, began, batch)
-	i.log.Debug("batch stored", obs.KeyRevision, revision, obs.KeyRecords, len(batch.Puts), "removed", len(batch.Deletes), obs.KeyTook, time.Since(began))
+	i.log.Debug("batch stored", obs.KeyRevision, revision, obs.KeyRecords,
+		len(batch.Puts), "removed", len(batch.Deletes), obs.KeyTook, time.Since(began))
 	for _, wrote := range i.wrote {
 		wrote(revision)
 	}
 }
 
-// emit is where the folder and the config cluster emit to.
+// emit receives the events of the folder and the config cluster.
 func (i *ingester) emit(events []object.Event) {
 	for _, observe := range i.observers {
 		observe(events)
@@ -111,35 +115,39 @@ func (i *ingester) emit(events []object.Event) {
 	i.loop.Emit(events)
 }
 
-// expect takes which other clusters there are; known: these are all.
+// expect sets the other clusters; known: the list is complete.
 func (i *ingester) expect(all []origin.Origin, known bool) {
 	i.loop.Expect(ingest.Remotes{Known: known, Origins: all})
 }
 
-// objectsOfBurst is how many objects are read, or records written, in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
+// objectsOfBurst is the number of objects read, or records written, that make a burst worth collecting garbage after,
+// as when a cluster is listed. Edits stay far below.
 const objectsOfBurst = 10_000
 
-// came counts these: where a cluster is listed the records are written after that, for a minute or so, and leave as much behind.
+// came counts bursts and edits. After a cluster is listed, its records are written for about a minute, and leave as
+// much garbage.
 func came(s ingest.Stats) memory.Counts {
 	return memory.Counts{Bursts: (s.Normalised + s.Puts + s.Deletes) / objectsOfBurst, Edits: s.Normalised + s.Batches}
 }
 
-// part is what the role adds to its process.
+// part returns the role's parts of the process.
 func (i *ingester) part() part {
 	tasks := []loop.Task{
 		{Name: "ingest", Run: i.loop.Run},
 		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
 		{Name: "problems", Run: i.logProblems},
 	}
-	return part{tasks: append(tasks, i.tasks...), gauges: i.gauges, counts: []func() memory.Counts{func() memory.Counts { return came(i.loop.Stats()) }}}
+	return part{tasks: append(tasks, i.tasks...), gauges: i.gauges,
+		counts: []func() memory.Counts{func() memory.Counts { return came(i.loop.Stats()) }}}
 }
 
-// shown is what /debug shows of the role; commits are the newest of this process.
+// shown returns the role's part of /debug; commits returns this process's newest commits.
 func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
-	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems, Total: i.loop.ProblemCount, Found: i.found, Commits: commits, Leader: i.leader}
+	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems,
+		Total: i.loop.ProblemCount, Found: i.found, Commits: commits, Leader: i.leader}
 }
 
-// leader is the page of the election.
+// leader returns the page of the election.
 func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
 	name, epoch, err := i.lead.Leader(ctx)
 	if err != nil {
@@ -152,7 +160,7 @@ func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
 	return l, nil
 }
 
-// leads is one term.
+// leads runs one term.
 func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	ctx, unfit := context.WithCancelCause(ctx)
 	defer unfit(nil)
@@ -166,7 +174,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if err != nil {
 		return fmt.Errorf("removals that the leader before held: %w", err)
 	}
-	defer i.forget() // after Lost: else what is forgotten would be taken out of the store
+	defer i.forget() // after Lost: otherwise the forgotten objects would be removed from the store
 	i.loop.Gained(epoch, held...)
 	defer i.loop.Lost()
 	term, stop := context.WithCancel(ctx)
@@ -193,7 +201,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 			Wrote: func(_ *ring.Ring, moved int) { obs.RingMoved.Add(float64(moved)) }})
 		switch {
 		case errors.Is(context.Cause(ctx), errUnfit):
-			return context.Cause(ctx) // the election's log says it
+			return context.Cause(ctx) // the election logs it
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, kv.ErrDeposed):
@@ -204,7 +212,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	}
 }
 
-// collect gathers what the replicas found while this process leads.
+// collect gathers the replicas' problems while this process leads.
 func (i *ingester) collect(ctx context.Context, _ kv.Epoch) {
 	if err := i.found.Run(ctx, i.store); err != nil {
 		i.log.Error("the problems with objects that replicas found are not collected", obs.KeyError, err)

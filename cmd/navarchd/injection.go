@@ -16,7 +16,8 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// addInjection has the webhooks' server inject Pods, by the ConfigMap of the config cluster. Without a cluster nobody asks for that.
+// addInjection adds injection to the webhooks' server, configured by the config cluster's ConfigMap. Without a cluster
+// it adds nothing.
 func (a *assembly) addInjection(server *admit.Server) error {
 	c := a.config
 	if a.api == nil {
@@ -26,7 +27,8 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	if err != nil {
 		return err
 	}
-	conf := injection.Config{Namespace: c.env.podNamespace, Revision: c.env.revision, Cluster: c.cluster, Native: c.env.nativeSidecars, Mesh: a.mesh, Proxies: proxies, Kubelets: injection.Kubelets(a.api), Log: a.scoped(obs.ScopeAdmit)}
+	conf := injection.Config{Namespace: c.env.podNamespace, Revision: c.env.revision, Cluster: c.cluster,
+		Native: c.env.nativeSidecars, Mesh: a.mesh, Proxies: proxies, Kubelets: injection.Kubelets(a.api), Log: a.scoped(obs.ScopeAdmit)}
 	maps, err := status.NewConfigMaps(c.kubeconfig, conf.Namespace, conf.Name())
 	if err != nil {
 		return err
@@ -38,7 +40,8 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	return nil
 }
 
-// proxiesOfInjection are the ProxyConfigs of the records, where this process follows them, else of the API server.
+// proxiesOfInjection returns the ProxyConfigs: those of the records if this process follows them, else of the API
+// server.
 func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 	c := a.config
 	if c.has(roleXDS) {
@@ -61,7 +64,7 @@ func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 	return followed.In, nil
 }
 
-// warnUnread returns what is told why something of the API server cannot be read; nil: it can.
+// warnUnread returns a function that logs why something of the API server cannot be read.
 func warnUnread(log *slog.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {
@@ -70,8 +73,8 @@ func warnUnread(log *slog.Logger, what string) func(error) {
 	}
 }
 
-// addMesh makes the mesh configuration known that the webhooks go by: that of the records, where this process follows them, else of the ConfigMaps; without
-// either it stays unknown.
+// addMesh sets the mesh configuration for the webhooks: that of the records if this process follows them, else of the
+// ConfigMaps. Without either it stays unknown.
 func (a *assembly) addMesh() error {
 	c := a.config
 	if c.has(roleXDS) {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Who signs certificates, by the variables that istiod has for it: our CA (role ca), another one beside navarchd, or signers of Kubernetes, for which role ca is the
-// registration authority.
+// Selection of the issuer by istiod's variables: our CA (role ca), another CA beside navarchd, or Kubernetes signers,
+// with role ca as the registration authority.
 
-// kubernetesSigners is the one EXTERNAL_CA that there is.
+// kubernetesSigners is the only supported EXTERNAL_CA.
 const kubernetesSigners = "ISTIOD_RA_KUBERNETES_API"
 
-// readIssuers takes them; parse reads one where it is set.
+// readIssuers parses these variables; parse calls set for a variable that is set.
 func (e *environment) readIssuers(parse func(name string, set func(string) error)) {
 	parse("ENABLE_CA_SERVER", func(v string) error {
 		var on bool
@@ -25,7 +25,8 @@ func (e *environment) readIssuers(parse func(name string, set func(string) error
 	parse("PILOT_CERT_PROVIDER", text(&e.certProvider))
 	parse("EXTERNAL_CA", func(v string) error {
 		if e.signers = v == kubernetesSigners; !e.signers {
-			return fmt.Errorf("want %s (signers of Kubernetes), or leave it out and have another CA sign for agents (ENABLE_CA_SERVER=false)", kubernetesSigners)
+			return fmt.Errorf("want %s (signers of Kubernetes), or leave it out and have another CA sign for agents (ENABLE_CA_SERVER=false)",
+				kubernetesSigners)
 		}
 		return nil
 	})
@@ -45,10 +46,11 @@ func (e *environment) readIssuers(parse func(name string, set func(string) error
 	})
 }
 
-// foreign: no key of ours signs certificates.
+// foreign reports whether certificates are signed by keys other than ours.
 func (e *environment) foreign() bool { return e.otherCA || e.signers }
 
-// checkIssuers: where another CA signs, nothing here does, and the secure address has its certificate from there.
+// checkIssuers verifies that nothing here signs beside another CA, and that the secure address has a certificate of
+// that CA.
 func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	const other = "ENABLE_CA_SERVER=false says that another CA signs"
 	if c.env.otherCA && c.has(roleCA) {
@@ -58,15 +60,17 @@ func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 		refuse("--cacerts, and %s", other)
 	}
 	if c.env.otherCA && c.has(roleXDS) && c.secureGRPCAddr != "" && c.tlsCert == "" {
-		refuse("--secure-grpc-addr, and %s: give it --tls-cert and --tls-key, and --tls-client-ca with the roots of that CA, or --secure-grpc-addr= to serve nobody over TLS", other)
+		refuse("--secure-grpc-addr, and %s: give it --tls-cert and --tls-key, and --tls-client-ca with the roots of that CA, or"+
+			" --secure-grpc-addr= to serve nobody over TLS", other)
 	}
 	if p := c.env.certProvider; p != "" && p != "istiod" && c.tlsCert == "" {
-		refuse("environment PILOT_CERT_PROVIDER=%q: the certificate of the secure address is one of the mesh's own CA (istiod), or that of --tls-cert and --tls-key", p)
+		refuse("environment PILOT_CERT_PROVIDER=%q: the certificate of the secure address is one of the mesh's own CA (istiod), or that of"+
+			" --tls-cert and --tls-key", p)
 	}
 	c.checkSigners(refuse)
 }
 
-// checkSigners: role ca can ask signers of Kubernetes, and knows their roots by the mesh configuration.
+// checkSigners verifies that role ca can reach Kubernetes signers.
 func (c *config) checkSigners(refuse func(format string, args ...any)) {
 	e := &c.env
 	if !e.signers {
@@ -84,7 +88,8 @@ func (c *config) checkSigners(refuse func(format string, args ...any)) {
 		"--cacerts contradicts it":                                                                 c.caCerts != "",
 		"it needs a Kubernetes API server (--kubeconfig, or --registries=Kubernetes)":              !c.kubernetes(),
 		"--roles: role ca goes with role xds, which knows the mesh configuration (caCertificates)": c.has(roleCA) && !c.has(roleXDS),
-		"--secure-grpc-addr needs --tls-cert and --tls-key of that CA, and --tls-client-ca with its roots to verify clients' certificates": c.speaksGRPC() && c.secureGRPCAddr != "" && c.tlsCert == "",
+		"--secure-grpc-addr needs --tls-cert and --tls-key of that CA, and --tls-client-ca with its roots to verify clients'" +
+			" certificates": c.speaksGRPC() && c.secureGRPCAddr != "" && c.tlsCert == "",
 	} {
 		if is {
 			refuse("environment %s: %s", external, wrong)

@@ -17,12 +17,16 @@ import (
 )
 
 func (c *config) bindKeySets(f *pflag.FlagSet) {
-	f.StringVar(&c.jwksRoots, "jwks-roots", "", "File of certificates, PEM, that servers of key sets (RequestAuthentication, jwksUri) are verified against beside the system's.")
+	f.StringVar(&c.jwksRoots, "jwks-roots", "",
+		"File of certificates, PEM, that servers of key sets (RequestAuthentication, jwksUri) are verified against beside the system's.")
 	f.BoolVar(&c.jwksLoopback, "jwks-loopback", false, "Fetch key sets from addresses of this machine, too.")
-	f.BoolVar(&c.jwksCluster, "jwks-cluster", false, "Fetch key sets from Services and Pods of the clusters, too: whoever may write a RequestAuthentication then has the control plane send a request there.")
+	f.BoolVar(&c.jwksCluster, "jwks-cluster", false,
+		"Fetch key sets from Services and Pods of the clusters, too: whoever may write a RequestAuthentication then has the control plane"+
+			" send a request there.")
 }
 
-// newKeySets has the leader fetch the keys that RequestAuthentications name, and the ingester's loop say which these are. Errors name flags.
+// newKeySets makes the leader fetch the keys that RequestAuthentications name, as reported by the ingester's loop.
+// Errors name flags.
 func newKeySets(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) (duty, error) {
 	of := jwks.FetcherConfig{Blocked: c.env.keysNotAt, Loopback: c.jwksLoopback}
 	if !c.jwksCluster {
@@ -43,10 +47,11 @@ func newKeySets(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) (
 	keys := jwks.New(jwks.Config{Fetch: jwks.NewFetcher(of).Fetch, Refresh: c.env.keyRefresh, Emit: to.Emit, Log: log})
 	to.KeySets = keys.Need
 	from := jwks.Origin()
-	return duty{lead: func(ctx context.Context, epoch kv.Epoch) { keys.Run(ctx, store, epoch) }, problems: func() []object.Problem { return keySetProblems(keys) }, origin: &from}, nil
+	return duty{lead: func(ctx context.Context, epoch kv.Epoch) { keys.Run(ctx, store, epoch) },
+		problems: func() []object.Problem { return keySetProblems(keys) }, origin: &from}, nil
 }
 
-// keySetProblems are those of the key sets that this process has fetched as leader.
+// keySetProblems returns the problems of key sets that this process fetched as leader.
 func keySetProblems(keys *jwks.Leader) (all []object.Problem) {
 	for _, p := range keys.Problems() {
 		all = append(all, object.Problem{ID: p.ID, Location: "JWKS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})

@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/source/remote"
 )
 
-// newAPIServer is the API server of the config cluster; nil: the configuration comes from files alone.
+// newAPIServer returns the API server of the config cluster; nil: the configuration comes from files alone.
 func newAPIServer(c *config) (*apiserver.Client, error) {
 	if !c.kubernetes() {
 		return nil, nil
@@ -34,18 +34,19 @@ func newAPIServer(c *config) (*apiserver.Client, error) {
 	return api, nil
 }
 
-// clusterFacts is what this process knows of the identities of the config cluster.
+// clusterFacts has the sources of facts about identities in clusters.
 type clusterFacts struct {
-	keys   attest.KeysConfig                               // where their issuer comes from
-	remote func(cluster string) (attest.TokenIssuer, bool) // issuers of other clusters; nil: there are none
-	// reviewer is asked about tokens that cannot be verified here (--token-review); nil: nobody is.
+	keys   attest.KeysConfig                               // source of the config cluster's issuer and keys
+	remote func(cluster string) (attest.TokenIssuer, bool) // issuers of other clusters; nil: there are no other clusters
+	// reviewer verifies tokens that cannot be verified here (--token-review); nil: no reviews.
 	reviewer attest.Reviewer
-	gone     func(attest.Caller) error // whose Pod or account is not there any more; nil: that is not known
-	// ca is where istiod has the mesh's CA; nil: nobody looks there, since this process does not sign, or is given a folder (--cacerts).
+	gone     func(attest.Caller) error // returns an error if the caller's Pod or account was deleted; nil: unknown
+	// ca reads istiod's CA Secrets; nil: this process does not sign, or has a folder (--cacerts).
 	ca *istioca.Secrets
 }
 
-// clusterFacts come from the API server, and from the records, nil where this process does not follow them.
+// clusterFacts returns the facts from the API server and from the records; records is nil if this process does not
+// follow them.
 func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	facts := clusterFacts{keys: a.config.foundKeys(a.api)}
 	if a.api != nil && a.config.has(roleCA) && a.config.hasKeyring() && a.config.caCerts == "" {
@@ -67,7 +68,7 @@ func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	return facts
 }
 
-// ownCA is where the user's own CA is; nil: there is none.
+// ownCA returns the source of the user's own CA; nil: no source is configured.
 func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 	switch {
 	case c.caCerts != "":
@@ -78,8 +79,8 @@ func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 	return nil
 }
 
-// foundKeys is where the issuer and the keys of the config cluster's tokens come from, unless --token-issuer says it: its API server, and
-// the folder of what this process remembers. What is remembered counts for this cluster, at this address, alone.
+// foundKeys configures the issuer and keys of the config cluster's tokens, unless --token-issuer does: from its API
+// server, and saved in the state directory. Saved keys are valid only for this cluster at this address.
 func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	if api == nil {
 		return attest.KeysConfig{}
@@ -91,8 +92,8 @@ func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	return found
 }
 
-// addOtherClusters has other clusters asked about the identities of callers, as the leader stores how, unless the config cluster is not in Kubernetes, or nobody calls this
-// process.
+// addOtherClusters adds the identities of other clusters, whose credentials the leader stores, if the config cluster is
+// in Kubernetes and this process has callers.
 func (a *assembly) addOtherClusters(others remote.Config) error {
 	c := a.config
 	if !c.kubernetes() || !c.speaksGRPC() {
@@ -104,11 +105,13 @@ func (a *assembly) addOtherClusters(others remote.Config) error {
 		return err
 	}
 	a.pages.Clusters = func() []inspect.Cluster { return shownClusters(c.cluster, servers.Named(), a.read.Of) }
-	a.add(part{tasks: []loop.Task{{Name: "API servers of other clusters", Run: servers.Run}, {Name: "token keys of other clusters", Run: a.clusters.Run}}})
+	a.add(part{tasks: []loop.Task{{Name: "API servers of other clusters", Run: servers.Run},
+		{Name: "token keys of other clusters", Run: a.clusters.Run}}})
 	return nil
 }
 
-// shownClusters are the config cluster, and those that Secrets name: one is read once the leader has said up to when.
+// shownClusters lists the config cluster and those that Secrets name. A cluster counts as read once the leader has
+// stated the time.
 func shownClusters(own string, named map[string]string, read func(cluster string) asof.Read) []inspect.Cluster {
 	all := []inspect.Cluster{{Name: own, Read: !read("").Until.IsZero()}}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -117,8 +120,8 @@ func shownClusters(own string, named map[string]string, read func(cluster string
 	return all
 }
 
-// authoriserOf says who may have private keys: the API server of a service account's cluster; of clusters that have none (folders) the bindings of the
-// snapshot.
+// authoriserOf returns the authoriser for private keys: the API server of a service account's cluster; for clusters
+// without one (folders) the snapshot's bindings.
 func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func() *mirror.Snapshot) access.Authoriser {
 	bindings := access.Snapshots{Current: current}
 	if api == nil {
@@ -131,11 +134,11 @@ func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func()
 	return reviewed{own: kube.NewAccess(api), of: of, others: bindings}
 }
 
-// reviewed has the API server of a service account's cluster review its rights.
+// reviewed asks the API server of a service account's cluster.
 type reviewed struct {
 	own    *kube.Access                      // of the config cluster
-	of     func(cluster string) *kube.Access // of other clusters that Secrets name; nil: no Secret does
-	others access.Authoriser                 // for service accounts of other clusters
+	of     func(cluster string) *kube.Access // of other clusters that Secrets name; returns nil for others
+	others access.Authoriser                 // for service accounts of clusters without API server
 }
 
 // MayListSecrets implements access.Authoriser.

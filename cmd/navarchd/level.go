@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// level reads which level what is stored has, when a term begins, and has the loop keep to it. An error: the term has ended.
+// level reads the level of the stored content at the begin of a term, and passes it to the loop. An error: the term has
+// ended.
 func (i *ingester) level(ctx context.Context) (level.Current, error) {
 	for {
 		current, err := level.Read(ctx, i.store)
@@ -35,9 +36,10 @@ func (i *ingester) use(use level.Use) {
 // keepLevel raises and lowers the level while this process leads.
 func (i *ingester) keepLevel(ctx context.Context, epoch kv.Epoch, current level.Current) {
 	for ctx.Err() == nil {
-		err := level.Lead(ctx, epoch, level.Config{Store: i.store, Reads: model.Level, Current: current, Use: i.use, Used: i.loop.Stored, Log: i.log})
+		err := level.Lead(ctx, epoch, level.Config{Store: i.store,
+			Reads: model.Level, Current: current, Use: i.use, Used: i.loop.Stored, Log: i.log})
 		if ctx.Err() != nil || errors.Is(err, kv.ErrDeposed) {
-			return // the election says so, too
+			return // the election reports it, too
 		}
 		i.log.Warn("the level of the stored configuration is not kept, trying again", obs.KeyError, err)
 		if err = loop.Pause(ctx, time.Second); err == nil {

@@ -17,17 +17,18 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// registered has the WorkloadEntries of machines be there while this process leads: in Kubernetes where the configuration comes from there, else
-// as records.
+// registered maintains the WorkloadEntries of registered machines while this process leads: in Kubernetes if the
+// configuration comes from there, else as records.
 type registered struct {
 	leader  *machines.Leader
-	entries func() machines.WorkloadEntries // of one term
+	entries func() machines.WorkloadEntries // for one term
 	store   *kv.Store
 	origin  origin.Origin
 	log     *slog.Logger
 }
 
-// newRegistered asks nothing yet; none: machines do not register themselves. cluster and writes are nil where the configuration comes from files alone. The limit is that of all that is written to Kubernetes. Errors name flags.
+// newRegistered sends no request. It returns no duties if machines do not register themselves. cluster and writes are
+// nil if the configuration comes from files alone. limit is shared by all writes to Kubernetes. Errors name flags.
 func newRegistered(i *ingester, c *config, cluster *kube.Source, writes *kubernetesWriter, limit *rate.Limiter) ([]duty, error) {
 	if !c.env.autoRegister {
 		return nil, nil
@@ -41,22 +42,23 @@ func newRegistered(i *ingester, c *config, cluster *kube.Source, writes *kuberne
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
-	w := written{api: api, origin: cluster.Origin(), writer: status.New(status.Config[status.WorkloadEntry]{API: api, Kind: "WorkloadEntry", Until: writes.Until, Limit: limit, Log: i.log})}
+	w := written{api: api, origin: cluster.Origin(),
+		writer: status.New(status.Config[status.WorkloadEntry]{API: api, Kind: "WorkloadEntry", Until: writes.Until, Limit: limit, Log: i.log})}
 	r.origin, r.entries = w.origin, func() machines.WorkloadEntries { return w }
 	return []duty{{begin: w.begin, lead: w.lead, problems: w.problems}, {lead: r.lead, problems: r.problems}}, nil
 }
 
-// written is the entries of a cluster, as store/machines knows them.
+// written adapts a cluster's WorkloadEntries to store/machines.
 type written struct {
 	api    *status.WorkloadEntries
 	writer *status.Writer[status.WorkloadEntry]
 	origin origin.Origin
 }
 
-// begin forgets what another term wanted.
+// begin drops the targets of an earlier term.
 func (w written) begin() { w.writer.Want(nil) }
 
-// lead is one term.
+// lead runs one term.
 func (w written) lead(ctx context.Context, epoch kv.Epoch) {
 	_ = w.writer.Run(ctx, epoch.Revision) // its error is the context's
 }
@@ -67,14 +69,14 @@ func (w written) Want(all map[machines.Name]machines.Wanted) { w.writer.Want(sta
 // There implements machines.WorkloadEntries.
 func (w written) There() ([]machines.WorkloadEntry, <-chan struct{}) { return w.api.There() }
 
-// lead is one term.
+// lead runs one term.
 func (r *registered) lead(ctx context.Context, _ kv.Epoch) {
 	if err := r.leader.Run(ctx, r.store, r.entries()); err != nil && ctx.Err() == nil {
 		r.log.Error("machines are not registered while this process leads", obs.KeyError, err)
 	}
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (r *registered) problems() (all []object.Problem) {
 	for _, p := range r.leader.Problems() {
 		all = append(all, problemOfMachine(r.origin, p.Namespace, p.Name, p.Message))
@@ -82,7 +84,7 @@ func (r *registered) problems() (all []object.Problem) {
 	return all
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (w written) problems() (all []object.Problem) {
 	for _, p := range w.writer.Problems() {
 		all = append(all, problemOfMachine(w.origin, p.Key.Namespace, p.Key.Name, p.Message))

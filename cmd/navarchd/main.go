@@ -1,6 +1,8 @@
-// Command navarchd is the control plane: it reads configuration, keeps it in etcd, and serves xDS to proxies.
+// Command navarchd is the control plane: it reads configuration, stores it in etcd, and serves xDS to proxies.
 //
-// Owns: the wiring of the loops.  Reads: flags and the environment.  Never: a decision that belongs to a package.
+// Owns: the wiring of the loops.
+// Reads: flags and the environment.
+// Never: makes a decision that belongs to a package.
 package main
 
 import (
@@ -8,7 +10,7 @@ import (
 
 	"navarch.io/navarch/cmd/internal/wire"
 	"navarch.io/navarch/cmd/navarchd/memory"
-	_ "navarch.io/navarch/push/build/patch/envoytypes" // what EnvoyFilters may name
+	_ "navarch.io/navarch/push/build/patch/envoytypes" // types that EnvoyFilters may name
 	"navarch.io/navarch/store/obs"
 )
 
@@ -18,7 +20,7 @@ func main() {
 		Use:     "navarchd",
 		Short:   "Control plane for Istio meshes: ingester and xDS replica",
 		Version: obs.Version,
-		// istiod's entry point is `pilot-discovery discovery`: charts that say so work.
+		// istiod's entry point is `pilot-discovery discovery`, which charts state.
 		ValidArgs: []string{"discovery"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// hooks count what the xDS server does under the names that dashboards know.
+// hooks count the xDS server's actions under the names that dashboards know.
 func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer) serve.Hooks {
 	rejected := map[xds.Type]*prometheus.CounterVec{
 		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
@@ -62,7 +62,7 @@ func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer) serve
 	}
 }
 
-// quarantined shows what is held back because proxies refused it, from each and from whole views, by type.
+// quarantined sets the metrics of refused and withheld resources by type.
 func (r *replica) quarantined(time.Time) {
 	refusals := r.server.Refusals()
 	r.refused.Store(culprits(refusals))
@@ -78,7 +78,7 @@ func (r *replica) quarantined(time.Time) {
 	}
 }
 
-// resourcesOf counts the resources of refusals: one that many proxies refused is one.
+// resourcesOf counts the refused resources by type, each once, whatever the number of proxies.
 func resourcesOf(refusals []serve.Refusal) (counts [xds.NumTypes]int) {
 	type resource struct {
 		t    xds.Type

@@ -27,67 +27,71 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// objectStatus keeps the status of Istio's objects in the config cluster while this process leads (PILOT_ENABLE_STATUS).
+// objectStatus maintains the status of Istio's objects in the config cluster while this process leads
+// (PILOT_ENABLE_STATUS).
 type objectStatus struct {
 	writers map[status.Kind]*status.Writer[unstructured.Unstructured]
 	origin  origin.Origin // of the config cluster
 	store   *kv.Store
 	ingest  settler
-	listed  func(context.Context) ([]object.Problem, error) // all of the ingester
+	listed  func(context.Context) ([]object.Problem, error) // all problems of the ingester
 	found   *problems.Collector
 	acks    *acknowledged.Collector
 	log     *slog.Logger
 
-	committed atomic.Int64 // the newest revision that this process wrote
+	committed atomic.Int64 // newest revision that this process wrote
 
 	mu      sync.Mutex // guards objects
 	objects *delivered.Objects
 }
 
-// settler is the ingester.
+// settler is the part of the ingester that objectStatus uses.
 type settler interface {
 	Settle(context.Context) error
 	Settled() bool
 }
 
-// newObjectStatus asks nothing yet. The objects are of the given origin. The limit is that of all that is written to Kubernetes. Errors name flags.
+// newObjectStatus sends no request. The objects are of the given origin. limit is shared by all writes to Kubernetes.
+// Errors name flags.
 func newObjectStatus(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*objectStatus, error) {
-	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{}, origin: from, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
+	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{},
+		origin: from, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
 		found: i.found, acks: acknowledged.NewCollector(i.log), log: i.log, objects: delivered.New()}
 	for _, kind := range status.IstioKinds {
 		api, err := status.NewIstio(c.kubeconfig, c.env.watchOnly, kind)
 		if err != nil {
 			return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 		}
-		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api, Kind: kind.Kind, Until: writes.Until, Limit: limit, Log: i.log})
+		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api,
+			Kind: kind.Kind, Until: writes.Until, Limit: limit, Log: i.log})
 	}
 	return s, nil
 }
 
-// wrote takes note of a batch of this process.
+// wrote records the revision of a batch.
 func (s *objectStatus) wrote(revision int64) {
 	for was := s.committed.Load(); revision > was && !s.committed.CompareAndSwap(was, revision); was = s.committed.Load() {
 	}
 }
 
-// begin forgets what was observed in another term.
+// begin drops the observations of an earlier term.
 func (s *objectStatus) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects = delivered.New()
 }
 
-// observe takes what the config cluster emits, before the ingester's loop does.
+// observe receives the events of the config cluster before the ingester's loop.
 func (s *objectStatus) observe(events []object.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects.Take(events, time.Now())
 }
 
-// lookEvery is how often a leader looks whether a status is to say something else.
+// lookEvery is the interval at which a leader updates statuses.
 const lookEvery = 500 * time.Millisecond
 
-// lead is one term.
+// lead runs one term.
 func (s *objectStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -116,24 +120,24 @@ func (s *objectStatus) lead(ctx context.Context, epoch kv.Epoch) {
 			}
 			t.takeFleet(fleet)
 		case now := <-tick.C:
-			t.look(ctx, now)
+			t.update(ctx, now)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// term is what one term has looked at.
+// term is the state of one term.
 type term struct {
 	*objectStatus
 	epoch    kv.Epoch
-	known    bool // the fleet is
+	known    bool // the fleet is known
 	replicas []string
-	before   uint64 // objects that were emitted before the last look
-	stored   uint64 // objects that are in the store
+	before   uint64 // number of objects emitted before the last update
+	stored   uint64 // number of objects in the store
 	asked    int64
 
-	last struct { // what the reports came from
+	last struct { // inputs of the last reports
 		taken    uint64
 		stored   uint64
 		reached  int64
@@ -144,7 +148,7 @@ type term struct {
 	began bool
 }
 
-// takeFleet keeps who serves proxies: a replica that warms up serves none.
+// takeFleet records the replicas that serve proxies; a warming one does not.
 func (t *term) takeFleet(fleet member.Fleet) {
 	t.known, t.replicas = true, t.replicas[:0]
 	for _, m := range fleet.Members {
@@ -154,12 +158,12 @@ func (t *term) takeFleet(fleet member.Fleet) {
 	}
 }
 
-// look takes what has changed, and says what is wanted where it follows from that.
-func (t *term) look(ctx context.Context, now time.Time) {
+// update processes changes, and sets the wanted statuses if they follow.
+func (t *term) update(ctx context.Context, now time.Time) {
 	t.settle(ctx)
 	answers := t.acks.Now()
 	if answers == nil || !t.known || !t.found.Collected() {
-		return // what is not known yet is not nothing
+		return // unknown inputs are not empty ones
 	}
 	t.await(ctx)
 	reached, _ := answers.Acknowledged(t.replicas, t.asked)
@@ -172,7 +176,8 @@ func (t *term) look(ctx context.Context, now time.Time) {
 	defer t.mu.Unlock()
 	taken, due := t.objects.Taken(), t.objects.Due()
 	l := &t.last
-	if t.began && l.taken == taken && l.stored == t.stored && l.reached == reached && l.answers == answers && same(l.problems, listed) && same(l.found, found) &&
+	if t.began && l.taken == taken && l.stored == t.stored && l.reached == reached &&
+		l.answers == answers && same(l.problems, listed) && same(l.found, found) &&
 		(due.IsZero() || now.Before(due)) {
 		return
 	}
@@ -195,13 +200,13 @@ func (t *term) look(ctx context.Context, now time.Time) {
 	}
 }
 
-// same: two lists are one, or equal.
+// same reports whether two lists are identical or equal.
 func same[E comparable](a, b []E) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// settle finds out whether what the source emitted before the last look is in the store, and at which revision. By then the ingester has
-// compared these objects with each other, too.
+// settle determines whether the objects emitted before the last update are in the store, and at which revision. By then
+// the ingester has also compared these objects with each other.
 func (t *term) settle(ctx context.Context) {
 	taken := t.before
 	t.mu.Lock()
@@ -210,7 +215,7 @@ func (t *term) settle(ctx context.Context) {
 	if t.began && taken == t.stored {
 		return
 	}
-	for range 2 { // the ingester says whether it is settled after it has taken what was emitted to it, before it takes more
+	for range 2 { // the ingester reports Settled between two of its inputs, so the second pass covers everything emitted before
 		if t.ingest.Settle(ctx) != nil {
 			return
 		}
@@ -238,14 +243,16 @@ func (t *term) await(ctx context.Context) {
 	}
 }
 
-// withdraw is the duty of a leader that does not keep the status of objects: replicas end what they answer to a leader before that did.
+// withdraw is the duty of a leader that does not maintain statuses: replicas stop answering an earlier leader's
+// question.
 func (i *ingester) withdraw(ctx context.Context, epoch kv.Epoch) {
 	if err := acknowledged.Withdraw(ctx, i.store, epoch, i.log); err != nil {
-		i.log.Error("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it", obs.KeyError, err)
+		i.log.Error("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it",
+			obs.KeyError, err)
 	}
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (s *objectStatus) problems() (all []object.Problem) {
 	for kind, w := range s.writers {
 		for _, p := range w.Problems() {
@@ -253,15 +260,17 @@ func (s *objectStatus) problems() (all []object.Problem) {
 			if id.Name == "" {
 				id.Name = "of all namespaces"
 			}
-			all = append(all, object.Problem{ID: id, Location: "Kubernetes", Field: "status", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
+			all = append(all, object.Problem{ID: id, Location: "Kubernetes",
+				Field: "status", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
 		}
 	}
 	slices.SortFunc(all, func(a, b object.Problem) int { return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(a.Message, b.Message)) })
 	return all
 }
 
-// refusals are the objects because of which proxies of this replica refuse something: where the version is withheld from a whole view, so
-// a quorum of identities refused it, or where a proxy of the object's own namespace did. One identity says nothing about objects of others.
+// refusals returns the objects that proxies of this replica refuse. An object counts if its version is withheld from a
+// whole view, which takes a quorum of identities, or if a proxy in the object's namespace refused it. One identity
+// cannot affect the status of other namespaces' objects.
 func (r *replica) refusals() (all []acknowledged.Refusal) {
 	all = blamed(r.server.Withheld())
 	if latest := r.refused.Load(); latest != nil {
@@ -270,8 +279,8 @@ func (r *replica) refusals() (all []acknowledged.Refusal) {
 	return all
 }
 
-// blamed are the objects of versions that are withheld from a whole view, and those of their own namespace where a version is withheld from the
-// proxies of one identity alone.
+// blamed returns the objects of versions withheld from a whole view. Of versions withheld from one identity it returns
+// those in the identity's namespace.
 func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	for _, w := range all {
 		if len(w.Objects) > 0 && (w.Identity == "" || w.Objects[0].Key.Namespace == w.Namespace) {
@@ -281,7 +290,7 @@ func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	return out
 }
 
-// culprits are the objects of refusals by proxies of their own namespaces.
+// culprits returns the objects that proxies of their own namespaces refused.
 func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	out := []acknowledged.Refusal{}
 	for _, r := range all {
@@ -292,7 +301,8 @@ func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	return &out
 }
 
-// acknowledges is the loop that reports to the leader, under the name of this process, what the streams of this replica have.
+// acknowledges returns the loop that reports this replica's acknowledged revisions to the leader, under the name of
+// this process.
 func (r *replica) acknowledges(name string) *acknowledged.Loop {
 	return acknowledged.New(acknowledged.Config{Name: name, Notified: r.planner.Notified, Refused: r.refusals, Log: r.log,
 		Unsettled: func() func() int { return r.server.Unsettled(time.Now()).Left }})

@@ -11,19 +11,19 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// part is what a role adds to the process that has it. Whatever it leaves out is empty: nobody asks whether a role is there.
+// part is a role's contribution to its process. Unused fields are empty.
 type part struct {
 	tasks  []loop.Task
 	plain  []func(grpc.ServiceRegistrar) // services of the plain-text address
 	secure []func(grpc.ServiceRegistrar) // services of the address over TLS
-	ready  []func() error                // all nil: proxies may be sent to this process; the first error says what is missing
-	notes  []func() []string             // what an operator should know of a process that is ready all the same
-	gauges []func(time.Time)             // set the metrics that are read off loops; one goroutine calls them
-	leave  []func(context.Context)       // hand over to other processes, while everything still runs
-	counts []func() memory.Counts        // what came so far: by it cmd/navarchd/memory decides how much garbage may lie
+	ready  []func() error                // all nil: proxies may be sent to this process; otherwise the first error says what is missing
+	notes  []func() []string             // remarks for operators about a ready process
+	gauges []func(time.Time)             // set the metrics of loops; called by one goroutine
+	leave  []func(context.Context)       // hand over to other processes while everything still runs
+	counts []func() memory.Counts        // work so far, by which cmd/navarchd/memory schedules garbage collections
 }
 
-// add joins another part to p, after what is there.
+// add appends another part to p.
 func (p *part) add(more part) {
 	p.tasks = append(p.tasks, more.tasks...)
 	p.plain, p.secure = append(p.plain, more.plain...), append(p.secure, more.secure...)
@@ -32,7 +32,8 @@ func (p *part) add(more part) {
 	p.counts = append(p.counts, more.counts...)
 }
 
-// missing is why proxies should not be sent to this process; nil: they may be. A process that only ingests is ready once it runs.
+// missing returns why no proxies should be sent to this process; nil: they may be. A process that only ingests is ready
+// once it runs.
 func (p *part) missing() error {
 	for _, ready := range p.ready {
 		if err := ready(); err != nil {
@@ -42,7 +43,7 @@ func (p *part) missing() error {
 	return nil
 }
 
-// came is the sum of all counts of what comes.
+// came returns the sum of all counts.
 func (p *part) came() (all memory.Counts) {
 	for _, counts := range p.counts {
 		c := counts()
@@ -51,7 +52,7 @@ func (p *part) came() (all memory.Counts) {
 	return all
 }
 
-// remarks are the notes of all parts.
+// remarks returns the notes of all parts.
 func (p *part) remarks() (all []string) {
 	for _, notes := range p.notes {
 		all = slices.Concat(all, notes())
@@ -59,7 +60,7 @@ func (p *part) remarks() (all []string) {
 	return all
 }
 
-// measure keeps the metrics that are read off the loops, until the context ends.
+// measure sets the loops' metrics until ctx ends.
 func (p *part) measure(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -75,7 +76,7 @@ func (p *part) measure(ctx context.Context) error {
 	}
 }
 
-// depart leaves in order, one part after the other.
+// depart hands over in order, one part after the other.
 func (p *part) depart(ctx context.Context) {
 	for _, leave := range p.leave {
 		leave(ctx)

@@ -17,22 +17,30 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// bindPeers adds the flags by which processes of the control plane find and believe one another.
+// bindPeers adds the flags by which the control plane's processes find and trust each other.
 func (c *config) bindPeers(f *pflag.FlagSet) {
-	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused. A process with role admit alone and without --kek has one of them sign its serving certificate.")
-	f.StringSliceVar(&c.accounts, "control-plane-accounts", nil, "Service accounts of this namespace, beside SERVICE_ACCOUNT, whose processes role ca gives a serving certificate for their token.")
-	f.StringVar(&c.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Service-account token of the control plane itself: a replica that cannot unseal shows it to a peer that can, which signs its serving certificate.")
-	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd; with role admit alone and without --kek, those in the ConfigMap istio-ca-root-cert of the system namespace).")
+	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a"+
+		" headless Service is enough. A keyring that is older than one of them remembers is refused. A process with role admit alone and"+
+		" without --kek has one of them sign its serving certificate.")
+	f.StringSliceVar(&c.accounts, "control-plane-accounts", nil,
+		"Service accounts of this namespace, beside SERVICE_ACCOUNT, whose processes role ca gives a serving certificate for their token.")
+	f.StringVar(&c.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token",
+		"Service-account token of the control plane itself: a replica that cannot unseal shows it to a peer that can, which signs its"+
+			" serving certificate.")
+	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has"+
+		" not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd; with role admit"+
+		" alone and without --kek, those in the ConfigMap istio-ca-root-cert of the system namespace).")
 }
 
-// admitsAlone: the process has role admit and no other.
+// admitsAlone reports whether the process has role admit only.
 func (c *config) admitsAlone() bool { return len(c.roles) == 1 && c.has(roleAdmit) }
 
-// storeless: the process has no etcd.
+// storeless reports whether the process has no etcd.
 func (c *config) storeless() bool { return c.dataDir == "" && len(c.etcd.Endpoints) == 0 }
 
-// addRoots has a process with role admit alone, without a keyring and without an operator's certificate, serve one that a peer with role ca signs. The
-// process believes the roots of --peer-roots, else those of the ConfigMap istio-ca-root-cert: whoever may write that may write webhook configurations, too.
+// addRoots gives a process with role admit alone, without keyring and operator's certificate, a serving certificate
+// that a peer with role ca signs. It trusts the roots of --peer-roots, else those of the ConfigMap istio-ca-root-cert:
+// a writer of that ConfigMap can change webhook configurations anyway.
 func (a *assembly) addRoots() (err error) {
 	c := a.config
 	if !c.admitsAlone() || c.hasKeyring() || c.tlsCert != "" {
@@ -47,15 +55,16 @@ func (a *assembly) addRoots() (err error) {
 	if err != nil {
 		return err
 	}
-	asks := serving.NewPeerIssued(serving.PeerConfig{TLS: a.serving, Ring: roots, Peers: c.caPeers, ServerName: c.peerName(), TokenFile: c.tokenFile, Log: log})
+	asks := serving.NewPeerIssued(serving.PeerConfig{TLS: a.serving,
+		Ring: roots, Peers: c.caPeers, ServerName: c.peerName(), TokenFile: c.tokenFile, Log: log})
 	a.add(part{tasks: []loop.Task{{Name: "the mesh's roots", Run: follow}, {Name: "serving certificate", Run: asks.Run}}})
 	return nil
 }
 
-// rootsAgain is the interval at which --peer-roots is read.
+// rootsAgain is the interval of reading --peer-roots.
 const rootsAgain = 10 * time.Second
 
-// followRoots returns what keeps roots up to date until its context ends.
+// followRoots returns a task that updates roots until its context ends.
 func (a *assembly) followRoots(roots *serving.Roots, log *slog.Logger) (func(context.Context) error, error) {
 	if believed := a.config.believed(); believed != nil {
 		return func(ctx context.Context) error { return rereadRoots(ctx, roots, believed, log) }, nil
@@ -70,7 +79,7 @@ func (a *assembly) followRoots(roots *serving.Roots, log *slog.Logger) (func(con
 	}, nil
 }
 
-// rereadRoots reads the operator's file again and again. One that cannot be read changes nothing.
+// rereadRoots reads the operator's file regularly. A file that cannot be read changes nothing.
 func rereadRoots(ctx context.Context, into *serving.Roots, read func() ([]*x509.Certificate, error), log *slog.Logger) error {
 	said := ""
 	for {
@@ -88,7 +97,7 @@ func rereadRoots(ctx context.Context, into *serving.Roots, read func() ([]*x509.
 	}
 }
 
-// rootMap is told of the ConfigMap istio-ca-root-cert.
+// rootMap follows the ConfigMap istio-ca-root-cert.
 type rootMap struct {
 	roots *serving.Roots
 	key   status.Key
@@ -109,14 +118,15 @@ func (m rootMap) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	}
 }
 
-// use takes the ConfigMap; nil: it is not there. One that is gone, or has no roots, changes nothing.
+// use adopts the ConfigMap's roots; nil: it does not exist. A missing one, or one without roots, changes nothing.
 func (m rootMap) use(there *corev1.ConfigMap) {
 	if there == nil {
 		return
 	}
 	roots, err := issue.Certificates([]byte(status.RootsOf(there)))
 	if err != nil {
-		m.log.Warn("the mesh's roots cannot be read; the previous ones stay in use, if there were some", obs.KeyObject, "ConfigMap "+m.key.Namespace+"/"+m.key.Name, obs.KeyError, err)
+		m.log.Warn("the mesh's roots cannot be read; the previous ones stay in use, if there were some",
+			obs.KeyObject, "ConfigMap "+m.key.Namespace+"/"+m.key.Name, obs.KeyError, err)
 		return
 	}
 	m.roots.Use(roots)

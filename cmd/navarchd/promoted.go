@@ -14,32 +14,34 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// kubernetesWriter says whether this process may write to Kubernetes: while it leads the ingesters of its revision, that revision is the promoted one, and no other
-// process writes (the election writer/ in etcd, which all revisions have in common).
+// kubernetesWriter decides whether this process may write to Kubernetes. It may while it leads the ingesters of its
+// revision, that revision is the promoted one, and no other process writes (the election writer/ in etcd, which all
+// revisions share).
 type kubernetesWriter struct {
 	store    *kv.Store
 	ingester *lead.Elector // of this revision
 	elector  *lead.Elector
-	changed  func() // Promoted may say something else
+	changed  func() // called when the result of Promoted changes
 	log      *slog.Logger
 
 	promoted atomic.Bool
 	nobody   atomic.Bool // no revision is promoted
 }
 
-// newKubernetesWriter asks nothing yet. changed is called, from any goroutine, when Promoted says something else.
+// newKubernetesWriter sends no request. Any goroutine may call changed when the result of Promoted changes.
 func newKubernetesWriter(c *config, store *kv.Store, ingester *lead.Elector, changed func(), log *slog.Logger) (*kubernetesWriter, error) {
-	elector, err := lead.New(lead.Config{Store: store, Path: store.WriterPath(), Name: c.processName(), Lease: c.lease, Logger: log.With("election", "writer"), Alone: c.dataDir != ""})
+	elector, err := lead.New(lead.Config{Store: store, Path: store.WriterPath(),
+		Name: c.processName(), Lease: c.lease, Logger: log.With("election", "writer"), Alone: c.dataDir != ""})
 	if err != nil {
 		return nil, err
 	}
 	return &kubernetesWriter{store: store, ingester: ingester, elector: elector, changed: changed, log: log}, nil
 }
 
-// Promoted says whether this process leads the ingesters of the promoted revision, as far as it knows.
+// Promoted reports whether this process leads the ingesters of the promoted revision, as far as it knows.
 func (w *kubernetesWriter) Promoted() bool { return w.promoted.Load() }
 
-// Until is up to when this process may write for certain (status.Config). The errors are lead.ErrNotLeading, and etcd's.
+// Until returns until when this process may certainly write (status.Config). Errors are lead.ErrNotLeading, and etcd's.
 func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
 	if !w.Promoted() {
 		return time.Time{}, lead.ErrNotLeading
@@ -55,7 +57,7 @@ func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
 	return leads, nil
 }
 
-// lead is one term of this revision's leader: it stands for the election for as long as the revision is promoted.
+// lead runs one term of this revision's leader. It is a candidate for writing while the revision is promoted.
 func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
 	defer w.set(false)
 	defer w.nobody.Store(false)
@@ -95,14 +97,15 @@ func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (w *kubernetesWriter) problems() []object.Problem {
 	if !w.nobody.Load() {
 		return nil
 	}
 	name := w.store.RevisionName()
 	return []object.Problem{{ID: object.ID{Kind: "Revision", Name: name}, Location: "etcd", Code: problem.Pending, Severity: problem.Warning,
-		Message: "nothing is written to Kubernetes by this revision, and none is promoted: the default one has records, so its build may be one that writes without asking. " +
+		Message: "nothing is written to Kubernetes by this revision, and none is promoted: the default one has records, so its build may" +
+			" be one that writes without asking. " +
 			"If none of its processes is left: navarchctl store promote " + name}}
 }
 
@@ -113,7 +116,7 @@ func (w *kubernetesWriter) set(promoted bool) {
 	}
 }
 
-// stand is a candidate until the function that it returns is called, which waits until the candidacy, or the term, is given back.
+// stand makes this process a candidate until stop is called, which waits until the candidacy or the term has ended.
 func (w *kubernetesWriter) stand(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})

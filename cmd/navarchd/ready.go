@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// ready is nil unless proxies could not be sent to this process because of its certificates. One that was sealed from its start has none
-// for its secure address: where there is no other, nobody should be sent to it.
+// ready returns an error while proxies cannot use this process because of its certificates. A process that was sealed
+// from its start has no certificate for its secure address; without another address it is not ready.
 func (a *authority) ready() error {
 	if a.config.speaksGRPC() && a.config.grpcAddr == "" && a.config.secureGRPCAddr != "" {
 		if _, err := a.serving.Under(a.ring.State()); err != nil {
@@ -19,7 +19,7 @@ func (a *authority) ready() error {
 	return a.rootsReady()
 }
 
-// sealed is what notes say of a replica that cannot sign.
+// sealed returns the note of a replica that cannot sign.
 func (a *authority) sealed() []string {
 	if a.config.secureGRPCAddr == "" || !a.config.speaksGRPC() {
 		return nil
@@ -39,8 +39,8 @@ func (a *authority) sealed() []string {
 	return []string{note}
 }
 
-// rootsReady is nil unless root-cert.pem is still to come in the data directory: who starts agents once this process is ready
-// finds the file there. One that is sealed may have no roots to write, and does not wait for them.
+// rootsReady returns an error while root-cert.pem is missing in the data directory, where agents that start after
+// readiness expect it. A sealed process may have no roots to write, and does not wait.
 func (a *authority) rootsReady() error {
 	if !a.config.has(roleCA) || a.config.dataDir == "" || a.rooted() {
 		return nil

@@ -16,21 +16,24 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The bounds of one identity at a registration authority: signers are slower than our own key.
+// Bounds of one identity at a registration authority: signers are slower than our own key.
 const (
-	registrations      = 20 // a second, in the long run
+	registrations      = 20 // per second, on average
 	registrationsBurst = 500
 )
 
-// addRegistrar is role ca where signers of Kubernetes sign.
+// addRegistrar adds role ca with Kubernetes signers.
 func (a *assembly) addRegistrar() error {
 	c := a.config
 	server, err := caserve.New(caserve.Config{
-		Registrar: registrar.New(registrar.Config{API: a.api, Signer: c.env.signer, Domain: c.env.signerDomain, Roots: a.signerRoots, MaxTTL: c.env.maxCertTTL, Now: now, Log: a.scoped(obs.ScopeCA)}),
-		Now:       now, Authenticator: a.callers.OfCalls(), Revocations: deniedAlone{a.denied}, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
-		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(a.snapshot), Tokens: a.callers.Tokens()},
-		Limits:   caserve.Limits{Signing: registrar.Signing, Rate: registrations, Burst: registrationsBurst},
-		Hooks:    certificateHooks(), Audit: a.scoped(obs.ScopeCA),
+		Registrar: registrar.New(registrar.Config{API: a.api, Signer: c.env.signer,
+			Domain: c.env.signerDomain, Roots: a.signerRoots, MaxTTL: c.env.maxCertTTL, Now: now, Log: a.scoped(obs.ScopeCA)}),
+		Now: now, Authenticator: a.callers.OfCalls(), Revocations: deniedAlone{a.denied},
+		Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
+		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines,
+			Machine: identities.Machines(a.snapshot), Tokens: a.callers.Tokens()},
+		Limits: caserve.Limits{Signing: registrar.Signing, Rate: registrations, Burst: registrationsBurst},
+		Hooks:  certificateHooks(), Audit: a.scoped(obs.ScopeCA),
 	})
 	if err != nil {
 		return err
@@ -44,7 +47,8 @@ func (a *assembly) addRegistrar() error {
 	return nil
 }
 
-// signerRoots are the certificates that a signer is known by (caCertificates of the mesh configuration that name it in certSigners), and all that are there.
+// signerRoots returns a signer's roots (caCertificates of the mesh configuration that name it in certSigners), and
+// those of all signers.
 func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	s := a.snapshot()
 	if s == nil {
@@ -52,7 +56,7 @@ func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	}
 	read := func(texts []string) (out []*x509.Certificate) {
 		for _, text := range texts {
-			if certs, err := issue.Certificates([]byte(text)); err == nil { // normal has left out what is none
+			if certs, err := issue.Certificates([]byte(text)); err == nil { // normal has dropped invalid ones
 				out = append(out, certs...)
 			}
 		}
@@ -61,7 +65,7 @@ func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	return read(normal.SignerCertificates(s.Mesh().Spec, signer)), read(normal.CACertificates(s.Mesh().Spec))
 }
 
-// signerKnown is what notes say of a mesh whose signer has no root.
+// signerKnown returns the note of a mesh whose signer has no root.
 func (a *assembly) signerKnown() []string {
 	signer := a.config.env.signer
 	if signer == "" {
@@ -70,16 +74,17 @@ func (a *assembly) signerKnown() []string {
 	if own, _ := a.signerRoots(signer); len(own) > 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("nobody is given a certificate: the mesh configuration has no root of signer %s (caCertificates, certSigners)", signer)}
+	return []string{fmt.Sprintf("nobody is given a certificate: the mesh configuration has no root of signer %s (caCertificates, certSigners)",
+		signer)}
 }
 
-// deniedAlone is what is revoked where another CA signs: what the configuration denies.
+// deniedAlone has the revocations if another CA signs: the configuration's denials.
 type deniedAlone struct{ denied *identities.Denied }
 
 func (d deniedAlone) RevokedIdentity(id spiffeid.ID) bool { return d.denied.Has(id) }
 func (d deniedAlone) RevokedSerial(string) bool           { return false }
 
-// elsewhere says to callers in plain text that certificates are had over TLS.
+// elsewhere tells callers in plain text that certificates require TLS.
 type elsewhere struct{}
 
 func (elsewhere) Current() (*caserve.Current, error) { return &caserve.Current{}, nil }

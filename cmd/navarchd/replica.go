@@ -38,7 +38,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// replicaConfig is what role xds is made of.
+// replicaConfig configures role xds.
 type replicaConfig struct {
 	config    *config
 	log       *slog.Logger
@@ -46,15 +46,15 @@ type replicaConfig struct {
 	mirror    *mirror.Mirror
 	vault     *vault.Vault // opens private keys; nil: there is no key encryption key
 	callers   *callers.Callers
-	api       *apiserver.Client // of the config cluster; nil: there is none
-	clusters  *kube.Clusters    // API servers of other clusters; nil: there are none
-	agents    []serve.AgentType // beside the owner and the name table
-	answers   []serve.Answer    // to tools
+	api       *apiserver.Client // of the config cluster; nil: none is configured
+	clusters  *kube.Clusters    // API servers of other clusters; nil: none are followed
+	agents    []serve.AgentType // in addition to the owner and the name table
+	answers   []serve.Answer    // responses for tools
 	telemetry *telemetry
 	crashes   *crash.Log
 }
 
-// replica is the role xds: mirror, plan, serve.
+// replica is role xds: mirror, plan, serve.
 type replica struct {
 	log      *slog.Logger
 	store    *kv.Store
@@ -68,19 +68,21 @@ type replica struct {
 	shared   *share.Loop
 	found    *problems.Loop
 	acks     *acknowledged.Loop
-	more     part                                   // what some replicas have: machines that register themselves
-	refused  atomic.Pointer[[]acknowledged.Refusal] // objects because of which proxies refused something, as last looked at
+	more     part                                   // optional parts: machines that register themselves
+	refused  atomic.Pointer[[]acknowledged.Refusal] // objects that proxies refused, as of the last check
 }
 
-// newReplica makes the role. Errors name flags, where one is wrong.
+// newReplica makes the role. Errors name flags.
 func newReplica(c replicaConfig) (*replica, error) {
 	if off := c.config.env.loopsOff; len(off) > 0 {
-		c.log.Warn("control loops do nothing in this process (NAVARCH_EXPERIMENT_OFF): for measurements only", obs.KeyName, strings.Join(off, ","))
+		c.log.Warn("control loops do nothing in this process (NAVARCH_EXPERIMENT_OFF): for measurements only",
+			obs.KeyName, strings.Join(off, ","))
 	}
 	r := &replica{log: c.log, store: c.store, mirror: c.mirror, pool: &pool.Pool{}, shared: share.New(c.config.processName(), c.log)}
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
-		Source: c.mirror, Pool: r.pool, Cluster: c.config.cluster, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
+		Source: c.mirror, Pool: r.pool, Cluster: c.config.cluster,
+		Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
 		Authoriser: authoriserOf(c.api, c.clusters, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
 		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes), Room: memory.Room(),
@@ -104,12 +106,13 @@ func newReplica(c replicaConfig) (*replica, error) {
 	return r, nil
 }
 
-// registers makes what registers machines, and adds it to the replica; nil: they do not register themselves.
+// registers makes the registry of machines, and adds it to the replica; nil: machines do not register themselves.
 func (r *replica) registers(c replicaConfig) *machines.Registry {
 	if !c.config.env.autoRegister {
 		return nil
 	}
-	registry := machines.New(machines.Config{Replica: c.config.processName(), Snapshot: c.mirror.Current, Grace: c.config.env.machineGrace, Log: c.log})
+	registry := machines.New(machines.Config{Replica: c.config.processName(),
+		Snapshot: c.mirror.Current, Grace: c.config.env.machineGrace, Log: c.log})
 	r.more.add(part{
 		tasks: []loop.Task{{Name: "machines", Run: func(ctx context.Context) error {
 			changes, stop := c.mirror.Subscribe()
@@ -121,7 +124,7 @@ func (r *replica) registers(c replicaConfig) *machines.Registry {
 	return registry
 }
 
-// newServer makes the xDS server around the other parts; registry is nil where machines do not register themselves.
+// newServer makes the xDS server around the other parts; registry may be nil.
 func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serve.Server, error) {
 	clients := obs.NewSampled(c.log)
 	bootstrap, err := bootstrapPatches()
@@ -140,8 +143,10 @@ func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serv
 		Place:        func() string { return join.PlaceName(c.mirror.Current()) },
 		AckDeadline:  c.config.ackDeadline,
 		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(c.mirror.Current), Limits: c.config.waitingRequests()}),
-		Planner: join.Planner{Plans: r.planner, Mirror: c.mirror, Fleet: r.fleet, Machines: registry, Clients: clients, Checked: c.config.env.identityCheck, TrustDomain: c.config.trustDomain,
-			Scopes: &join.Scopes{Cluster: c.config.cluster, Domain: c.config.serviceDomain(), Snapshot: c.mirror.Current, Now: time.Now, Clients: clients}},
+		Planner: join.Planner{Plans: r.planner, Mirror: c.mirror, Fleet: r.fleet,
+			Machines: registry, Clients: clients, Checked: c.config.env.identityCheck, TrustDomain: c.config.trustDomain,
+			Scopes: &join.Scopes{Cluster: c.config.cluster, Domain: c.config.serviceDomain(),
+				Snapshot: c.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: c.config.env.pushThrottle, WindowOff: c.config.env.off("window")},
 		Hooks:   hooks(&c.telemetry.commits, c.telemetry.changes, c.telemetry.tracer),
 		Blame:   r.shown.Blame,
@@ -150,25 +155,27 @@ func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serv
 	}), nil
 }
 
-// waitingRequests bounds what callers have in requests that wait for their stream's turn to join: one credential four of the largest.
-// All callers together have no bound: after a restart each proxy of a fleet waits with all that it holds.
+// waitingRequests bounds the size of requests that wait for their stream's admission: for one credential four of the
+// largest. The total is unbounded: after a restart each proxy of a fleet waits with its whole state.
 func (c *config) waitingRequests() budget.Limits {
 	return budget.Limits{MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20), MessagesInAll: math.MaxInt}
 }
 
-// serviceDomain is the DNS suffix of services.
+// serviceDomain returns the DNS suffix of services.
 func (c *config) serviceDomain() string { return "svc." + c.domain }
 
-// fleetConfig is this replica among the others.
+// fleetConfig configures this replica's place in the fleet.
 func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
 	address, secure := c.advertised()
-	return fleet.Config{Store: store, Name: c.processName(), Address: address, Secure: secure, Embedded: c.dataDir != "", Zone: c.zone, Domain: c.serviceDomain(),
-		Revision: func() int64 { return m.Status().Revision }, Away: func() bool { return m.Status().Away != nil }, Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
+	return fleet.Config{Store: store, Name: c.processName(), Address: address,
+		Secure: secure, Embedded: c.dataDir != "", Zone: c.zone, Domain: c.serviceDomain(),
+		Revision: func() int64 { return m.Status().Revision }, Away: func() bool { return m.Status().Away != nil },
+		Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
 		MostJoins: c.env.maxRequests, Contained: c.contained, Log: log,
 		Off: fleet.Loops{Joins: c.env.off("joins"), Moves: c.env.off("moves"), Drain: c.env.off("drain")}}
 }
 
-// part is what the role adds to its process.
+// part returns the role's parts of the process.
 func (r *replica) part() part {
 	register := []func(grpc.ServiceRegistrar){r.server.Register}
 	all := part{
@@ -193,7 +200,7 @@ func (r *replica) part() part {
 	return all
 }
 
-// alarm is what is wrong with the store, while the replica goes on with what it has.
+// alarm returns the store's fault while the replica serves its last state.
 func (r *replica) alarm() []string {
 	if alarm := r.mirror.Status().Alarm; alarm != nil {
 		return []string{alarm.Error()}
@@ -201,7 +208,7 @@ func (r *replica) alarm() []string {
 	return nil
 }
 
-// countBuilds is a gauge of what the pool holds, and counts what it has built since the last call.
+// countBuilds returns a gauge of the pool's content, which also counts the builds since the last call.
 func (r *replica) countBuilds() func(time.Time) {
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
 	return func(time.Time) {

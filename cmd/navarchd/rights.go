@@ -48,19 +48,20 @@ func mustWrite(c ingesterConfig) (all []right) {
 	return all
 }
 
-// writeRights is a leader's look at its own rights. One that may write nothing of what it must ends its term, if another candidate waits: a Deployment that an
-// installation has left behind, whose service account has no rights any more, would lead for as long as it runs.
+// writeRights checks a leader's own rights. A leader that may write nothing ends its term if another candidate waits.
+// Otherwise a Deployment left behind by an installation, whose service account has lost its rights, would lead as long
+// as it runs.
 type writeRights struct {
 	api     *apiserver.Client
 	must    []right                             // not empty
-	waiting func(context.Context) (bool, error) // another candidate waits for the end of this term
+	waiting func(context.Context) (bool, error) // reports whether another candidate waits for the end of this term
 	origin  origin.Origin
 	log     *slog.Logger
-	every   time.Duration // how often the API server is asked
-	after   time.Duration // for how long everything has to be refused
+	every   time.Duration // interval of requests to the API server
+	after   time.Duration // time for which everything must be refused
 
 	refused atomic.Pointer[string] // why everything is refused; nil: it is not
-	gaveUp  int                    // terms in a row that ended so; only one term at a time uses it
+	gaveUp  int                    // consecutive terms that ended so; used by one term at a time
 }
 
 const (
@@ -69,14 +70,14 @@ const (
 	rightsAtMost = time.Hour
 )
 
-// errUnfit is why a leader ends its term.
+// errUnfit is the reason for a leader to end its term.
 var errUnfit = errors.New("the API server refuses everything that a leader must write")
 
-// fit is one term. It returns an errUnfit, or the context's error. Each time that the next leaders do no better, this process waits twice as long before it gives up
-// again: where nobody has the rights, leadership does not go round.
+// fit checks the rights during one term. It returns an errUnfit, or the context's error. Each time that the next
+// leaders do no better, the wait doubles: if no replica has the rights, leadership does not circulate.
 func (w *writeRights) fit(ctx context.Context) error {
 	defer w.refused.Store(nil)
-	var since time.Time // everything is refused since then; zero: it is not
+	var since time.Time // since when everything is refused; zero: it is not
 	for loop.Pause(ctx, w.every) == nil {
 		why, known := w.ask(ctx)
 		switch {
@@ -103,14 +104,16 @@ func (w *writeRights) fit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ask asks the API server for the rights of this process. why is empty where it may write something; known is false where the API server does not say.
+// ask asks the API server for the rights of this process. why is empty if it may write something; known is false if the
+// API server gives no answer.
 func (w *writeRights) ask(ctx context.Context) (why string, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, rightsEvery)
 	defer cancel()
 	var refused []string
 	for _, r := range w.must {
-		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Name: r.name}}}
+		review := authorizationv1.SelfSubjectAccessReview{}
+		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Name: r.name}
 		review.APIVersion, review.Kind = "authorization.k8s.io/v1", "SelfSubjectAccessReview"
 		err := w.api.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, &review)
 		var no *apiserver.Status
@@ -127,17 +130,18 @@ func (w *writeRights) ask(ctx context.Context) (why string, known bool) {
 	return "this process's service account may not " + strings.Join(refused, ", nor "), true
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (w *writeRights) problems() []object.Problem {
 	why := w.refused.Load()
 	if why == nil {
 		return nil
 	}
-	return []object.Problem{{ID: object.ID{Origin: w.origin, Kind: "Leader"}, Location: "Kubernetes", Code: problem.Pending, Severity: problem.Error,
+	return []object.Problem{{ID: object.ID{Origin: w.origin, Kind: "Leader"},
+		Location: "Kubernetes", Code: problem.Pending, Severity: problem.Error,
 		Message: errUnfit.Error() + ": " + *why + " (deploy/docs/kubernetes.md, Rights)"}}
 }
 
-// rightsDuty has a leader look at its rights; nothing: it has nothing to write.
+// rightsDuty returns the duty of checking rights; empty: nothing is written.
 func (i *ingester) rightsDuty(c ingesterConfig, of origin.Origin) []duty {
 	must := mustWrite(c)
 	if len(must) == 0 {

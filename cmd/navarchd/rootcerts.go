@@ -25,21 +25,23 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// content is what a ConfigMap of each namespace has of the keyring.
+// content describes a ConfigMap of each namespace with a part of the keyring.
 type content struct {
 	name string
 	text func(*keyring.State) string // empty: there is nothing to write
 	want func(namespaces []string, text string) map[status.Key]status.Desired[corev1.ConfigMap]
-	must bool // every mesh has it: that it is not known is a problem
+	must bool // every mesh has it, so an unknown content is a problem
 }
 
-// The two ConfigMaps: the roots, and the user's own revocation lists, where there are some.
+// The two ConfigMaps: the roots, and the user's own revocation lists, if any.
 var (
-	ofRoots = content{status.RootCertName, func(s *keyring.State) string { return string(issue.EncodeCertificates(s.Bundle...)) }, status.RootCerts, true}
+	ofRoots = content{status.RootCertName, func(s *keyring.State) string { return string(issue.EncodeCertificates(s.Bundle...)) },
+		status.RootCerts, true}
 	ofLists = content{status.ListsName, listsOf, status.Lists, false}
 )
 
-// listsOf are the user's revocation lists and, since whoever uses them needs one of every issuer, ours of the other issuers.
+// listsOf returns the user's revocation lists, and our lists for the other issuers, since a user of the lists needs one
+// of every issuer.
 func listsOf(s *keyring.State) string {
 	if len(s.Lists) == 0 {
 		return ""
@@ -58,7 +60,7 @@ func listsOf(s *keyring.State) string {
 	return string(text)
 }
 
-// rootCerts keeps a ConfigMap of each namespace while this process leads.
+// rootCerts maintains a ConfigMap of each namespace while this process leads.
 type rootCerts struct {
 	content
 	writer     *status.Writer[corev1.ConfigMap]
@@ -70,8 +72,10 @@ type rootCerts struct {
 	unknown atomic.Pointer[string] // why nothing is written; nil: it is
 }
 
-// newRootCerts asks nothing yet. ring is nil where this process does not follow it. The limit is that of all that is written to Kubernetes. Errors name flags.
-func newRootCerts(of content, c *config, cluster *kube.Source, writes *kubernetesWriter, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (duty, error) {
+// newRootCerts sends no request. ring is nil if this process does not follow the keyring. limit is shared by all writes
+// to Kubernetes. Errors name flags.
+func newRootCerts(of content, c *config, cluster *kube.Source,
+	writes *kubernetesWriter, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (duty, error) {
 	api, err := status.NewConfigMaps(c.kubeconfig, "", of.name)
 	if err != nil {
 		return duty{}, fmt.Errorf("--kubeconfig, --registries: %w", err)
@@ -84,21 +88,21 @@ func newRootCerts(of content, c *config, cluster *kube.Source, writes *kubernete
 	return duty{lead: r.lead, problems: r.problems}, nil
 }
 
-// leadWithoutKeyring is one term of a process that does not follow it: it only says so.
+// leadWithoutKeyring runs one term without a keyring: it only reports that.
 func (r *rootCerts) leadWithoutKeyring(ctx context.Context, _ kv.Epoch) {
 	r.cannot("this process does not follow the keyring (--kek)")
 	<-ctx.Done()
 	r.unknown.Store(nil)
 }
 
-// lead is one term.
+// lead runs one term.
 func (r *rootCerts) lead(ctx context.Context, epoch kv.Epoch) {
 	wanted, needed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(wanted)
 		r.follow(ctx, needed)
 	}()
-	select { // ConfigMaps of which there is none to write are not followed
+	select { // without content to write, ConfigMaps are not followed
 	case <-needed:
 		_ = r.writer.Run(ctx, epoch.Revision) // its error is the context's
 	case <-wanted:
@@ -106,8 +110,8 @@ func (r *rootCerts) lead(ctx context.Context, epoch kv.Epoch) {
 	<-wanted
 }
 
-// follow says what is wanted, as the keyring and the namespaces change. While the keyring is sealed that is not known. needed is closed once
-// there is something to write.
+// follow sets the wanted ConfigMaps as the keyring and the namespaces change. While the keyring is sealed they are
+// unknown. needed is closed once there is something to write.
 func (r *rootCerts) follow(ctx context.Context, needed chan<- struct{}) {
 	need := sync.OnceFunc(func() { close(needed) })
 	defer r.unknown.Store(nil)
@@ -138,7 +142,7 @@ func (r *rootCerts) follow(ctx context.Context, needed chan<- struct{}) {
 	}
 }
 
-// cannot notes why what every mesh has is not known.
+// cannot records why a required content is unknown.
 func (r *rootCerts) cannot(why string) {
 	if !r.must {
 		return
@@ -148,7 +152,7 @@ func (r *rootCerts) cannot(why string) {
 	}
 }
 
-// problems are those of this process's term.
+// problems returns the problems of this process's term.
 func (r *rootCerts) problems() (all []object.Problem) {
 	say := func(k status.Key, message string) {
 		id := object.ID{Origin: r.origin, Kind: "ConfigMap", Namespace: k.Namespace, Name: k.Name}

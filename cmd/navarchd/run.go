@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// run is navarchd: it returns when the context ends, or when a loop cannot go on.
+// run runs navarchd until ctx ends or a loop fails.
 func run(ctx context.Context, c *config, log *slog.Logger) error {
 	err := within(ctx, c.shutdown, func() error { return serveAll(ctx, c, log) })
 	if err == nil {
@@ -28,7 +28,7 @@ func run(ctx context.Context, c *config, log *slog.Logger) error {
 	return err
 }
 
-// within runs f, and waits for it no longer than grace once the context has ended.
+// within runs f. After ctx has ended it waits for f no longer than grace.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -47,12 +47,13 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 	}
 }
 
-// serveAll opens the store and runs the loops of all roles, until asked ends and this process has taken its leave.
+// serveAll opens the store and runs the loops of all roles until asked ends and this process has handed over.
 func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	defer cancel()
 	began := time.Now()
-	log.Info("navarchd starts", obs.KeyVersion, obs.Version, obs.KeyName, c.processName(), obs.KeyRoles, strings.Join(c.roles, ","), obs.KeyMesh, c.mesh, obs.KeyStore, c.storeNamed())
+	log.Info("navarchd starts", obs.KeyVersion, obs.Version, obs.KeyName,
+		c.processName(), obs.KeyRoles, strings.Join(c.roles, ","), obs.KeyMesh, c.mesh, obs.KeyStore, c.storeNamed())
 	c.env.warnUnread(os.Environ(), log)
 	store, err := openStore(c, obs.Scoped(log, obs.ScopeEtcd))
 	if err != nil {
@@ -80,7 +81,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	return loop.Run(ctx, slices.Concat(store.server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
 }
 
-// listenHTTP opens the HTTP addresses; ready and notes are what /ready says.
+// listenHTTP opens the HTTP addresses; ready and notes are the content of /ready.
 func listenHTTP(c *config, debugPages *debug.Pages, ready func() error, notes func() []string, log *slog.Logger) ([]loop.Task, error) {
 	pages, err := net.Listen("tcp", c.httpAddr)
 	if err != nil {
@@ -107,14 +108,15 @@ func listenHTTP(c *config, debugPages *debug.Pages, ready func() error, notes fu
 	}, nil
 }
 
-// listenControlZ opens the address at which levels of log lines are changed. As with istiod, a process goes on without it where the address cannot be opened.
+// listenControlZ opens the address for changing log levels. As with istiod, a failure to open it is not fatal.
 func listenControlZ(c *config, log *slog.Logger) []loop.Task {
 	if c.ctrlzAddr == "" {
 		return nil
 	}
 	l, err := net.Listen("tcp", c.ctrlzAddr)
 	if err != nil {
-		log.Warn("the levels of log lines cannot be changed while this process runs: --ctrlz-addr cannot be opened", obs.KeyAddress, c.ctrlzAddr, obs.KeyError, err)
+		log.Warn("the levels of log lines cannot be changed while this process runs: --ctrlz-addr cannot be opened",
+			obs.KeyAddress, c.ctrlzAddr, obs.KeyError, err)
 		return nil
 	}
 	return []loop.Task{{Name: "log levels", Run: func(ctx context.Context) error {
@@ -122,7 +124,7 @@ func listenControlZ(c *config, log *slog.Logger) []loop.Task {
 	}}}
 }
 
-// processName is how this process appears in the election and on debug pages.
+// processName returns this process's name in the election and on debug pages.
 func (c *config) processName() string {
 	if c.env.podName != "" {
 		return c.env.podName

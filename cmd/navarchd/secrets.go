@@ -11,8 +11,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// newSealer makes the one sealer of a process, that its keyring and its vault share; nil where no key encryption key is
-// given.
+// newSealer makes the process's sealer, which keyring and vault share; nil: no key encryption key is given.
 func newSealer(c *config, store blobs) (seal.Sealer, error) {
 	if c.kek == "" {
 		return nil, nil
@@ -24,13 +23,13 @@ func newSealer(c *config, store blobs) (seal.Sealer, error) {
 	return seal.New(provider)
 }
 
-// blobs is what nothingSealed needs of kv.Store.
+// blobs is the part of kv.Store that nothingSealed uses.
 type blobs interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 }
 
-// nothingSealed says whether a mesh is new: no keyring, and no key of the MACs, without which no Secret is sealed. A key file
-// that is missing beside them was lost or is not mounted yet; one that is made in its place would open nothing.
+// nothingSealed returns a check that a mesh is new: etcd has neither a keyring nor the MAC key, without which no Secret
+// is sealed. If there is one, a missing key file was lost or is not mounted yet; a new file would open nothing.
 func nothingSealed(store blobs) seal.First {
 	return func(ctx context.Context) error {
 		for _, folder := range []string{"keys/", "sealing/"} {
@@ -46,7 +45,7 @@ func nothingSealed(store blobs) seal.First {
 	}
 }
 
-// newVault is what seals and opens the private keys of Secrets; nil where there is no sealer.
+// newVault makes the vault for the private keys of Secrets; nil: there is no sealer.
 func newVault(c *config, sealer seal.Sealer, store *kv.Store) (*vault.Vault, error) {
 	if sealer == nil {
 		return nil, nil
@@ -54,7 +53,7 @@ func newVault(c *config, sealer seal.Sealer, store *kv.Store) (*vault.Vault, err
 	return vault.New(vault.Config{Sealer: sealer, Mesh: c.mesh, Store: store})
 }
 
-// sealerOf and openerOf are a vault, or nothing that is nil in the interface's eyes, too.
+// sealerOf and openerOf convert a vault to an interface; a nil vault becomes a nil interface.
 func sealerOf(v *vault.Vault) ingest.Sealer {
 	if v == nil {
 		return nil

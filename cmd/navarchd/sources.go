@@ -30,14 +30,15 @@ import (
 	"navarch.io/navarch/store/source/remote"
 )
 
-// sources are what the configuration comes from.
+// sources are the sources of configuration.
 type sources struct {
-	folder   *files.Source    // nil: there is none
-	cluster  *kube.Source     // the config cluster; nil: there is none in Kubernetes
-	clusters *remote.Clusters // others, which Secrets of the config cluster name; nil without it
+	folder   *files.Source    // nil: no folder
+	cluster  *kube.Source     // the config cluster; nil: none in Kubernetes
+	clusters *remote.Clusters // other clusters that Secrets of the config cluster name; nil without the config cluster
 }
 
-// newSources makes a folder, a Kubernetes cluster with the clusters that its Secrets name (others), or both. It asks nothing yet. Errors name flags.
+// newSources makes a folder, a Kubernetes cluster with the clusters that its Secrets name (others), or both. It sends
+// no request. Errors name flags.
 func newSources(c *config, others remote.Config, log *slog.Logger) (from sources, err error) {
 	if c.configDir != "" {
 		if from.folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, Log: log}); err != nil {
@@ -52,29 +53,33 @@ func newSources(c *config, others remote.Config, log *slog.Logger) (from sources
 	if err != nil {
 		return sources{}, fmt.Errorf("--kubeconfig, --registries, PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES: %w", err)
 	}
-	others.Source = kube.Config{Namespace: c.env.watchOnly, Revision: c.env.revision, WorkloadEntries: c.env.theirEntries, Ignore: c.env.ignore, Include: c.env.include}
+	others.Source = kube.Config{Namespace: c.env.watchOnly, Revision: c.env.revision,
+		WorkloadEntries: c.env.theirEntries, Ignore: c.env.ignore, Include: c.env.include}
 	if from.clusters, err = remote.New(others); err != nil {
 		return sources{}, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)
 	}
 	return from, nil
 }
 
-// refer says which Secrets the ingester needs of all clusters.
+// refer passes the needed Secrets to all clusters.
 func (s sources) refer(all []object.Reference) {
 	s.cluster.Refer(all)
 	s.clusters.Refer(all)
 }
 
-// remotes is how other clusters are found, by the leader and by those to whom it gives their credentials, sealed; sealer nil: it gives them to nobody.
+// remotes configures the discovery of other clusters, by the leader and by the processes that read their credentials,
+// sealed, from the store. With a nil sealer the leader stores no credentials.
 func (c *config) remotes(store *kv.Store, sealer seal.Sealer, log *slog.Logger) remote.Config {
-	others := remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Store: store, Log: log}
+	others := remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles,
+		Store: store, Log: log}
 	if sealer != nil {
 		others.Sealer = vault.Kubeconfigs{Sealer: sealer, Mesh: c.mesh}
 	}
 	return others
 }
 
-// newNames has the leader resolve names of networks' gateways, and the ingester's loop say which these are; none: they are not resolved.
+// newNames makes the leader resolve the names of networks' gateways, as reported by the ingester's loop; empty: they
+// are not resolved.
 func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []duty {
 	if !c.env.gatewayNames {
 		return nil
@@ -86,20 +91,24 @@ func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []d
 	names := hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: to.Emit, Log: log})
 	to.Named = names.Need
 	from := hostnames.Origin()
-	return []duty{{lead: func(ctx context.Context, epoch kv.Epoch) { names.Run(ctx, store, epoch) }, problems: func() []object.Problem { return nameProblems(names) }, origin: &from}}
+	return []duty{{lead: func(ctx context.Context, epoch kv.Epoch) { names.Run(ctx, store, epoch) },
+		problems: func() []object.Problem { return nameProblems(names) }, origin: &from}}
 }
 
-// nameProblems are those of the names that this process has resolved as leader.
+// nameProblems returns the problems of names that this process resolved as leader.
 func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 	for _, p := range names.Problems() {
-		all = append(all, object.Problem{ID: normal.ResolvedID(p.Name), Location: "DNS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
+		all = append(all, object.Problem{ID: normal.ResolvedID(p.Name),
+			Location: "DNS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
 	}
 	return all
 }
 
-// normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
+// normal returns the options of normal forms. In Kubernetes the mesh configuration is that of this process's namespace
+// and revision.
 func (c *config) normal() normal.Options {
-	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers, ResolveGateways: c.env.gatewayNames, KeysOfCluster: c.jwksCluster,
+	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers,
+		ResolveGateways: c.env.gatewayNames, KeysOfCluster: c.jwksCluster,
 		MergedListeners: c.env.oneListener, LocalNames: !c.env.theirNames, Isolation: c.isolation.settings}
 	if c.env.autoAllocate {
 		o.Automatic = c.automaticRanges()
@@ -110,12 +119,12 @@ func (c *config) normal() normal.Options {
 	return o
 }
 
-// automaticRanges are those that automatic addresses are given of.
+// automaticRanges returns the ranges of automatic addresses.
 func (c *config) automaticRanges() []netip.Prefix {
 	return []netip.Prefix{c.env.ipv4Range, c.env.ipv6Range}
 }
 
-// origins are those of the sources that have to have said everything before anything is written.
+// origins returns the sources that must be complete before anything is written.
 func (s sources) origins(c *config) (all []origin.Origin) {
 	if s.folder != nil {
 		all = append(all, origin.Origin{})
@@ -135,7 +144,7 @@ func (s sources) origins(c *config) (all []origin.Origin) {
 	return append(all, jwks.Origin())
 }
 
-// readUntil is up to when clusters have been read by this process, which leads.
+// readUntil returns the time up to which this process, as leader, has read each cluster.
 func (s sources) readUntil() map[string]asof.Read {
 	until, everywhere := s.cluster.ReadUntil()
 	if until.IsZero() {
@@ -148,7 +157,7 @@ func (s sources) readUntil() map[string]asof.Read {
 	return all
 }
 
-// secretUses is what the ingester asks of records.
+// secretUses lists the Secrets that a record uses, for the ingester.
 func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	for _, u := range access.SecretUses(r, root) {
 		all = append(all, ingest.SecretUse(u))
@@ -156,7 +165,7 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// addSources has the role read the folder, and show what is wrong with any source.
+// addSources adds the reading of the folder, and the problems of all sources.
 func (i *ingester) addSources(c ingesterConfig, from sources) {
 	if folder := from.folder; folder != nil {
 		i.problems = append(i.problems, folder.Problems)
@@ -177,7 +186,7 @@ func (i *ingester) addSources(c ingesterConfig, from sources) {
 	}
 }
 
-// sourceProblems is what is wrong with the sources themselves, and with the duties, as much as is listed (ingest.Bounded).
+// sourceProblems returns the problems of sources and duties, within ingest.Bounded.
 func (i *ingester) sourceProblems() []object.Problem {
 	var all []object.Problem
 	for _, problems := range i.problems {

@@ -19,22 +19,22 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// telemetry is what this process notes of each change on its way, from its event to the last acknowledgement.
+// telemetry records each change's progress, from its event to the last acknowledgement.
 type telemetry struct {
 	commits changes.Commits
 	written changes.Written
 	changes *changes.Log
-	tracer  *obs.Tracer // nil: nothing is traced
+	tracer  *obs.Tracer // nil: no tracing
 }
 
-// newTelemetry notes everything, and traces where there is --otlp-endpoint.
+// newTelemetry makes the records; with --otlp-endpoint it also traces.
 func newTelemetry(ctx context.Context, c *config, log *slog.Logger) (t *telemetry, err error) {
 	t = &telemetry{changes: changes.NewLog(log)}
 	t.tracer, err = newTracer(ctx, c, log)
 	return t, err
 }
 
-// part is what that adds to a process; without a store it has no changes to trace.
+// part returns the tasks; without a store there are no changes to trace.
 func (t *telemetry) part(store *kv.Store) part {
 	added := part{tasks: []loop.Task{{Name: "changes", Run: t.changes.Run}}}
 	if t.tracer != nil && store != nil {
@@ -43,7 +43,7 @@ func (t *telemetry) part(store *kv.Store) part {
 	return added
 }
 
-// newTracer is nil without --otlp-endpoint. It does not wait for the collector.
+// newTracer returns nil without --otlp-endpoint. It does not wait for the collector.
 func newTracer(ctx context.Context, c *config, log *slog.Logger) (*obs.Tracer, error) {
 	if c.otlp == "" {
 		return nil, nil
@@ -60,7 +60,7 @@ func newTracer(ctx context.Context, c *config, log *slog.Logger) (*obs.Tracer, e
 	return obs.NewTracer(sdktrace.NewBatchSpanProcessor(exporter, sdktrace.WithBatchTimeout(time.Second)), c.mesh, c.processName()), nil
 }
 
-// tracing finds out which etcd's revisions are traced, and hands on the last spans at the end.
+// tracing determines the etcd whose revisions are traced, and flushes the last spans at the end.
 func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 	return loop.Task{Name: "trace", Run: func(ctx context.Context) error {
 		for ctx.Err() == nil {
@@ -74,12 +74,12 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = tracer.Close(grace) // the collector may be away: the error handler has said so
+		_ = tracer.Close(grace) // the collector may be away: the error handler has logged it
 		return ctx.Err()
 	}}
 }
 
-// committed is ingest's hook.
+// committed is called by the ingester after each batch.
 func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.Batch) {
 	t.written.Add(revision, event, batch)
 	t.changes.Wrote(revision, event, batch)
@@ -88,7 +88,7 @@ func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.B
 	}
 }
 
-// tracePlans is plan's hook.
+// tracePlans is called by the planner.
 func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		log.Planned(revision, path, moved)
@@ -103,7 +103,7 @@ func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path 
 	}
 }
 
-// traceMirror traces a snapshot. One that a list has brought has no time of commit.
+// traceMirror traces a snapshot. A snapshot from a list has no commit time.
 func traceMirror(tracer *obs.Tracer, c mirror.Change) {
 	if tracer != nil && !c.Committed.IsZero() {
 		tracer.Mirrored(c.New.Revision(), c.Committed, time.Now(), len(c.Edits))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// validate completes the configuration. Every message names the flag or variable that is wrong.
+// validate completes the configuration. Every message names the invalid flag or variable.
 func (c *config) validate() error {
 	var problems []error
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -27,7 +27,7 @@ func (c *config) validate() error {
 	return errors.Join(problems...)
 }
 
-// checkRoles: the roles exist, and each has what it needs.
+// checkRoles verifies that the roles exist and have what they need.
 func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	if c.has(roleCA) && c.kek == "" && !c.env.signers {
 		refuse("--kek is needed for role ca with --etcd-endpoints: its keys are never stored unsealed")
@@ -44,10 +44,12 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	}
 	byPeer := c.admitsAlone() && len(c.caPeers) > 0
 	if c.has(roleAdmit) && (c.httpsAddr == "" || !c.hasKeyring() && c.tlsCert == "" && !byPeer) {
-		refuse("--roles: role admit needs an address (--https-addr) and a certificate: --kek (the mesh's own CA), --tls-cert and --tls-key, or, where it is the only role, --ca-peers that sign one")
+		refuse("--roles: role admit needs an address (--https-addr) and a certificate: --kek (the mesh's own CA), --tls-cert and" +
+			" --tls-key, or, where it is the only role, --ca-peers that sign one")
 	}
 	if byPeer && !c.hasKeyring() && c.tlsCert == "" && c.peerRoots == "" && !c.kubernetes() {
-		refuse("--ca-peers, without --kek: the mesh's roots are needed, by --peer-roots, or from a Kubernetes API server (--kubeconfig or --registries=Kubernetes)")
+		refuse("--ca-peers, without --kek: the mesh's roots are needed, by --peer-roots, or from a Kubernetes API server (--kubeconfig or" +
+			" --registries=Kubernetes)")
 	}
 	if c.registries != "" && c.registries != registryKubernetes {
 		refuse("--registries: %q; want %s", c.registries, registryKubernetes)
@@ -57,11 +59,12 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	}
 }
 
-// checkCredentials: the secure address can tell its callers apart by what this process is given; one that could verify no
-// credential would have to serve everybody, or nobody.
+// checkCredentials verifies that the secure address can authenticate its callers. Without a verifiable credential it
+// would have to serve all callers or none at all.
 func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 	if c.clientCA != "" && (c.tlsCert == "" || c.secureGRPCAddr == "") {
-		refuse("--tls-client-ca is for the secure address (--secure-grpc-addr), which needs --tls-cert and --tls-key where clients are verified against that file")
+		refuse("--tls-client-ca is for the secure address (--secure-grpc-addr), which needs --tls-cert and --tls-key where clients are" +
+			" verified against that file")
 	}
 	if c.tokenReview && !c.kubernetes() {
 		refuse("--token-review asks a Kubernetes API server: --kubeconfig or --registries=Kubernetes is needed")
@@ -74,7 +77,7 @@ func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 	}
 }
 
-// checkNames: the store, files and names are given as they go together.
+// checkNames verifies that flags for the store, files and names fit together.
 func (c *config) checkNames(refuse func(format string, args ...any)) {
 	switch {
 	case c.dataDir != "" && len(c.etcd.Endpoints) > 0:
@@ -92,7 +95,8 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	if err = c.isolation.read(); err != nil {
 		refuse("%w", err)
 	}
-	if host, _, err := net.SplitHostPort(c.ctrlzAddr); c.ctrlzAddr != "" && (err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback()) {
+	if host, _, err := net.SplitHostPort(c.ctrlzAddr); c.ctrlzAddr != "" &&
+		(err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback()) {
 		refuse("--ctrlz-addr: %q is no loopback address with a port: whoever reaches it changes the levels of log lines", c.ctrlzAddr)
 	}
 	if err := c.etcd.Check(); err != nil {
@@ -106,10 +110,11 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	}
 }
 
-// checkNumbers: durations and limits are in range.
+// checkNumbers verifies that durations and limits are in range.
 func (c *config) checkNumbers(refuse func(format string, args ...any)) {
 	if b := c.budget; min(b.Objects, b.Bytes, b.Exported, b.Own) < 0 {
-		refuse("--tenant-max-objects, --tenant-max-bytes, --tenant-max-exported, --tenant-max-own: %d, %d, %d, %d; want 0 (no limit) or more", b.Objects, b.Bytes, b.Exported, b.Own)
+		refuse("--tenant-max-objects, --tenant-max-bytes, --tenant-max-exported, --tenant-max-own: %d, %d, %d, %d; want 0 (no limit) or more",
+			b.Objects, b.Bytes, b.Exported, b.Own)
 	}
 	if c.renewAlone < 0 || c.renewMachines < 0 {
 		refuse("--renewals-without-token, --machine-renewals: %v, %v; must not be negative", c.renewAlone, c.renewMachines)
@@ -140,7 +145,7 @@ func (c *config) checkNumbers(refuse func(format string, args ...any)) {
 	}
 }
 
-// prefixes reads addresses and ranges of addresses.
+// prefixes parses addresses and ranges of addresses.
 func prefixes(texts []string) (all []netip.Prefix, err error) {
 	for _, text := range texts {
 		one, err := netip.ParsePrefix(text)

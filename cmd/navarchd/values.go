@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// How values of environment variables are read (environment.read): each takes a text into its place, or says what is wrong with it.
+// Parsers of environment variables (environment.read): each stores the parsed text, or returns an error.
 
 func text(into *string) func(string) error {
 	return func(v string) error { *into = v; return nil }
 }
 
-// list is texts with commas between them, and perhaps spaces.
+// list parses a comma-separated list; spaces are ignored.
 func list(into *[]string) func(string) error {
 	return func(v string) error {
 		for one := range strings.SplitSeq(v, ",") {
@@ -50,7 +50,7 @@ func boolean(into *bool) func(string) error {
 	}
 }
 
-// addressRange is a range of IP addresses of so many bits, with room for some.
+// addressRange parses a range of IP addresses of that many bits, with at least 16 addresses.
 func addressRange(into *netip.Prefix, bits int) func(string) error {
 	return func(v string) error {
 		p, err := netip.ParsePrefix(v)
@@ -65,7 +65,7 @@ func addressRange(into *netip.Prefix, bits int) func(string) error {
 	}
 }
 
-// addressBlocks is a list of ranges of IP addresses.
+// addressBlocks parses a list of ranges of IP addresses.
 func addressBlocks(into *[]netip.Prefix) func(string) error {
 	return func(v string) error {
 		*into = nil

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// atOnce is how many rights are asked about at the same time; listed is how many missing ones a line names.
+// atOnce is the number of rights that are asked about concurrently; listed bounds the missing rights in a line.
 const (
 	atOnce = 8
 	listed = 6
 )
 
-// ask asks about all rights, and makes one line for those that are needed, and one for those that some configuration does without.
+// ask asks about all rights. It makes one line for the required rights, and one for each optional feature.
 func (k *checker) ask(ctx context.Context, check string, all []question, do string, about func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -46,20 +46,20 @@ func (k *checker) ask(ctx context.Context, check string, all []question, do stri
 		}
 	}
 	if len(missing) > 0 {
-		k.say(check, Failure, "missing: "+some(missing), do)
+		k.add(check, Failure, "missing: "+some(missing), do)
 	} else {
-		k.say(check, OK, fmt.Sprintf("%d rights, none that is needed is missing", len(all)), "")
+		k.add(check, OK, fmt.Sprintf("%d rights, none that is needed is missing", len(all)), "")
 	}
 	for _, what := range sorted(without) {
-		if k.Pre { // Kubernetes lets nobody grant what he does not have
-			k.say(check+", for "+what, Warning, "missing: "+some(without[what]), do+", or do without")
+		if k.Pre { // Kubernetes prevents granting rights that one does not have
+			k.add(check+", for "+what, Warning, "missing: "+some(without[what]), do+", or do without")
 		} else {
-			k.say(check+", for "+what, OK, "not granted, so the leader goes without: "+some(without[what]), "")
+			k.add(check+", for "+what, OK, "not granted, so the leader goes without: "+some(without[what]), "")
 		}
 	}
 }
 
-// some names the first of a list.
+// some lists the first elements.
 func some(all []string) string {
 	text := strings.Join(all[:min(len(all), listed)], "; ")
 	if more := len(all) - listed; more > 0 {

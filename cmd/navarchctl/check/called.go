@@ -24,8 +24,9 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// called has the API server call the webhooks of each configuration, by dry runs: of a Gateway that the validation webhook refuses, and of a Pod
-// that the injection webhook gives a proxy. So what is between the API server and the replicas is examined, too.
+// called makes the API server call the webhooks of each configuration, by dry runs: with a Gateway that the validation
+// webhook refuses, and a Pod that the injection webhook gives a proxy. This also tests the network between the API
+// server and the replicas.
 func (k *checker) called(ctx context.Context, all []hook) {
 	var seen []string
 	for _, h := range all {
@@ -45,21 +46,23 @@ func (k *checker) called(ctx context.Context, all []hook) {
 		var no *notCalled
 		switch {
 		case err == nil:
-			k.say(check, OK, found, "")
+			k.add(check, OK, found, "")
 		case errors.As(err, &no):
-			k.say(check, Failure, err.Error(), "see whether the API server reaches the Pods: NetworkPolicies, firewalls between it and the nodes, port 15017")
+			k.add(check, Failure, err.Error(),
+				"see whether the API server reaches the Pods: NetworkPolicies, firewalls between it and the nodes, port 15017")
 		default:
-			k.say(check, Unknown, "the dry run came to nothing: "+err.Error(), "")
+			k.add(check, Unknown, "the dry run came to nothing: "+err.Error(), "")
 		}
 	}
 }
 
-// notCalled is the outcome of a dry run that shows that the API server did not call the webhook, or had no answer.
+// notCalled is the error of a dry run in which the API server did not call the webhook, or received no answer.
 type notCalled struct{ why string }
 
 func (n *notCalled) Error() string { return n.why }
 
-// attempt makes an object by a dry run. names are those of the webhooks that are to be called. refused says that one of them refused the object.
+// attempt creates an object by a dry run. names are the webhooks that should be called. refused: one of them refused
+// the object.
 func (k *checker) attempt(ctx context.Context, path string, object, into any, names []string) (refused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -79,7 +82,7 @@ func (k *checker) attempt(ctx context.Context, path string, object, into any, na
 	return false, err
 }
 
-// refuses examines a ValidatingWebhookConfiguration.
+// refuses tests a ValidatingWebhookConfiguration.
 func (k *checker) refuses(ctx context.Context, path string) (found string, err error) {
 	of := &unstructured.Unstructured{}
 	if err := k.get(ctx, path, &of.Object); err != nil {
@@ -93,7 +96,7 @@ func (k *checker) refuses(ctx context.Context, path string) (found string, err e
 	return "the API server had a dry run refused", err
 }
 
-// injects examines a MutatingWebhookConfiguration.
+// injects tests a MutatingWebhookConfiguration.
 func (k *checker) injects(ctx context.Context, path string) (found string, err error) {
 	var of admissionregistrationv1.MutatingWebhookConfiguration
 	if err := k.get(ctx, path, &of); err != nil {
@@ -113,7 +116,7 @@ func (k *checker) injects(ctx context.Context, path string) (found string, err e
 	refused, err := k.attempt(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods", pod, pod, names)
 	var no *apiserver.Status
 	switch {
-	case errors.As(err, &no) && strings.Contains(no.Message, `"istio-`): // Pod security names the containers that were injected
+	case errors.As(err, &no) && strings.Contains(no.Message, `"istio-`): // Pod security names the injected containers
 		return "a dry run of a Pod in namespace " + namespace + " was given a proxy, which the namespace's Pod security does not allow", nil
 	case err != nil:
 		return "", err
@@ -125,15 +128,17 @@ func (k *checker) injects(ctx context.Context, path string) (found string, err e
 	return "a dry run of a Pod in namespace " + namespace + " was given a proxy", nil
 }
 
-// selected returns a namespace, and the labels of a Pod in it, that one of the webhooks selects.
-func (k *checker) selected(ctx context.Context, of *admissionregistrationv1.MutatingWebhookConfiguration) (namespace string, pod map[string]string, err error) {
+// selected returns a namespace, and labels of a Pod in it, that one of the webhooks selects.
+func (k *checker) selected(ctx context.Context, of *admissionregistrationv1.MutatingWebhookConfiguration) (namespace string,
+	pod map[string]string, err error) {
 	revision := cmp.Or(of.Labels[label.IoIstioTag.Name], of.Labels[label.IoIstioRev.Name])
 	for _, name := range []string{k.Namespace, corev1.NamespaceDefault} {
 		var in corev1.Namespace
 		if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(name), &in); err != nil {
 			return "", nil, err
 		}
-		for _, labels := range []map[string]string{{label.SidecarInject.Name: "true"}, {label.SidecarInject.Name: "true", label.IoIstioRev.Name: revision}} {
+		for _, labels := range []map[string]string{{label.SidecarInject.Name: "true"},
+			{label.SidecarInject.Name: "true", label.IoIstioRev.Name: revision}} {
 			for i := range of.Webhooks {
 				if is, _ := inject.Selects(&of.Webhooks[i], in.Labels, labels); is {
 					return name, labels, nil

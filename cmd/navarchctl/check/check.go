@@ -1,10 +1,11 @@
-// Package check examines a cluster for somebody who installs a control plane, or who looks for what is wrong with one: the API server, rights,
-// definitions of Istio's kinds, and of each revision the leader, the replicas, webhooks, clocks, etcd, and whether a workload would get a
-// certificate and its configuration.
+// Package check examines a cluster before a control plane is installed, or a control plane with a fault. It checks the
+// API server, rights, and the definitions of Istio's kinds. For each revision it checks the leader, the replicas,
+// webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
 //
-// Owns: the list of checks, and the text of each result.  Reads: the API server, replicas' pages, their secure address.  Never: changes
-// anything, except that the API server issues a token, valid for a quarter of an hour, for the check itself. No certificate is issued: a
-// rotation of the mesh's roots waits for the holders of certificates.
+// Owns: the list of checks, and the text of each result.
+// Reads: the API server, replicas' pages, their secure address.
+// Never: changes anything, except that the API server issues a token for the check, valid for a quarter of an hour. It
+// obtains no certificate, since a rotation of the mesh's roots waits for the holders of certificates.
 package check
 
 import (
@@ -20,10 +21,11 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Status is what came of one line.
+// Status is the result of one check.
 type Status string
 
-// The outcomes, from the best to the worst. Unknown: it could not be looked at, such as for a right that the caller lacks.
+// Statuses, from the best to the worst. Unknown: the check was not possible, for instance without a right of the
+// caller.
 const (
 	OK      Status = "ok"
 	Unknown Status = "unknown"
@@ -31,7 +33,7 @@ const (
 	Failure Status = "failure"
 )
 
-// Result is one line: what was looked at, what was found, and, unless all is well, what to do.
+// Result is one line: the check, what was found, and, unless all is well, what to do.
 type Result struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
@@ -39,7 +41,7 @@ type Result struct {
 	Do     string `json:"do,omitempty"`
 }
 
-// Failed says whether one of them is a failure.
+// Failed reports whether a result is a failure.
 func Failed(all []Result) bool {
 	for _, r := range all {
 		if r.Status == Failure {
@@ -49,7 +51,7 @@ func Failed(all []Result) bool {
 	return false
 }
 
-// Replica is one that is asked.
+// Replica is a replica to examine.
 type Replica struct {
 	Name       string // for messages
 	Monitoring int    // port of its pages
@@ -57,29 +59,29 @@ type Replica struct {
 	Dial       func(ctx context.Context, port int) (net.Conn, error)
 }
 
-// Config says which control plane is examined, and how.
+// Config selects the control plane to examine.
 type Config struct {
 	API                 *apiserver.Client
-	Namespace, Revision string // of the control plane; without a revision each one that the namespace has
-	// Pre: before there is a control plane. Replicas are not looked for.
+	Namespace, Revision string // of the control plane; without a revision all of the namespace
+	// Pre: before there is a control plane. Replicas are not examined.
 	Pre bool
-	// Replica connects to a Pod of the control plane. The caller of Run closes what it returns.
+	// Replica connects to a Pod of the control plane. The caller of Run must close the result.
 	Replica func(*corev1.Pod) Replica
 }
 
-// checker collects the results about a cluster, or about one revision in it.
+// checker collects the results of a cluster, or of one of its revisions.
 type checker struct {
 	Config
-	prefix  string // of each result: the revision, where the namespace has several
+	prefix  string // of each result: the revision, if the namespace has several
 	results []Result
 	pods    []corev1.Pod       // of the revision
-	made    map[string]Replica // by the names of their Pods
+	made    map[string]Replica // by Pod name
 }
 
-// patience is how long one question may take.
+// patience bounds one request.
 const patience = 20 * time.Second
 
-// Run examines everything in turn. What cannot be found out is a result, too, and no error.
+// Run performs all checks in order. A check that is not possible is a result too, not an error.
 func Run(ctx context.Context, c Config) []Result {
 	k := &checker{Config: c, made: map[string]Replica{}}
 	k.apiServer(ctx)
@@ -106,7 +108,7 @@ func Run(ctx context.Context, c Config) []Result {
 	return k.results
 }
 
-// ofRevision examines one revision, whose Pods are known.
+// ofRevision examines one revision with known Pods.
 func (k *checker) ofRevision(ctx context.Context) {
 	k.replicas()
 	k.rights(ctx)
@@ -117,7 +119,7 @@ func (k *checker) ofRevision(ctx context.Context) {
 	k.join(ctx)
 }
 
-func (k *checker) say(check string, status Status, found, do string) {
+func (k *checker) add(check string, status Status, found, do string) {
 	k.results = append(k.results, Result{Check: k.prefix + check, Status: status, Found: found, Do: do})
 }
 
@@ -128,16 +130,17 @@ func (k *checker) get(ctx context.Context, path string, into any) error {
 	return k.API.Do(ctx, http.MethodGet, path, nil, into)
 }
 
-// cannot is the line of what the API server does not answer: a right that the caller lacks is not known of the control plane.
+// cannot adds the result for an error of the API server. A right that the caller lacks leaves the control plane's state
+// unknown.
 func (k *checker) cannot(check string, err error) {
 	if apiserver.IsStatus(err, http.StatusForbidden) || apiserver.IsStatus(err, http.StatusUnauthorized) {
-		k.say(check, Unknown, "you may not see it: "+err.Error(), "ask somebody who may, or look as another user (--context)")
+		k.add(check, Unknown, "you may not see it: "+err.Error(), "ask somebody who may, or look as another user (--context)")
 		return
 	}
-	k.say(check, Failure, err.Error(), "the API server must answer this")
+	k.add(check, Failure, err.Error(), "the API server must answer this")
 }
 
-// revision is the name of the revision that is looked at.
+// revision returns the name of the examined revision.
 func (k *checker) revision() string {
 	if k.Revision == "" {
 		return "default"
@@ -145,29 +148,30 @@ func (k *checker) revision() string {
 	return k.Revision
 }
 
-// oldest is the minor version of the oldest Kubernetes that the chart is for (kubeVersion of Chart.yaml).
+// oldest is the minor version of the oldest supported Kubernetes (kubeVersion of Chart.yaml).
 const oldest = 31
 
 func (k *checker) apiServer(ctx context.Context) {
 	const check = "API server"
 	var version struct{ Major, Minor, GitVersion string }
 	if err := k.get(ctx, "/version", &version); err != nil {
-		k.say(check, Failure, err.Error(), "see that the kubeconfig's server can be reached, and that its user is known there")
+		k.add(check, Failure, err.Error(), "see that the kubeconfig's server can be reached, and that its user is known there")
 		return
 	}
 	minor, err := strconv.Atoi(strings.TrimRight(version.Minor, "+"))
 	switch {
 	case err != nil || version.Major != "1":
-		k.say(check, Warning, "Kubernetes "+version.GitVersion+", a version that is not known here", "use Kubernetes 1."+strconv.Itoa(oldest)+" or later")
+		k.add(check, Warning, "Kubernetes "+version.GitVersion+", a version that is not known here",
+			"use Kubernetes 1."+strconv.Itoa(oldest)+" or later")
 	case minor < oldest:
-		k.say(check, Failure, "Kubernetes "+version.GitVersion, "use Kubernetes 1."+strconv.Itoa(oldest)+" or later, which the chart needs")
+		k.add(check, Failure, "Kubernetes "+version.GitVersion, "use Kubernetes 1."+strconv.Itoa(oldest)+" or later, which the chart needs")
 	default:
-		k.say(check, OK, "Kubernetes "+version.GitVersion+" at "+k.API.Address(), "")
+		k.add(check, OK, "Kubernetes "+version.GitVersion+" at "+k.API.Address(), "")
 	}
 	k.clock(ctx)
 }
 
-// tolerated is how far clocks may be apart, which is what the CA believes (store/clock.Tolerance).
+// tolerated is the difference of clocks that the CA tolerates (store/clock.Tolerance).
 const tolerated = 2 * time.Minute
 
 // clock compares this machine's clock with the API server's.
@@ -176,18 +180,20 @@ func (k *checker) clock(ctx context.Context) {
 	defer cancel()
 	said, took, err := k.API.Date(ctx)
 	if err != nil {
-		k.say("clock of the API server", Unknown, err.Error(), "")
+		k.add("clock of the API server", Unknown, err.Error(), "")
 		return
 	}
 	k.compare("clock of the API server", said, took)
 }
 
-// compare judges a time that somebody said, in whole seconds that had begun, in an answer that took so long.
+// compare compares a remote time, in whole seconds rounded down, with this machine's; took is the duration of the
+// request.
 func (k *checker) compare(check string, said time.Time, took time.Duration) {
 	apart := time.Until(said.Add(time.Second/2)).Abs() - took
 	if apart > tolerated {
-		k.say(check, Failure, "it is "+apart.Round(time.Second).String()+" apart from this machine's", "set both clocks right: certificates begin and end by them")
+		k.add(check, Failure, "it is "+apart.Round(time.Second).String()+
+			" apart from this machine's", "set both clocks right: certificates begin and end by them")
 		return
 	}
-	k.say(check, OK, "it agrees with this machine's to "+max(apart, time.Second).Round(time.Second).String(), "")
+	k.add(check, OK, "it agrees with this machine's to "+max(apart, time.Second).Round(time.Second).String(), "")
 }

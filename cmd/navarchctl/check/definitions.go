@@ -9,20 +9,22 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// kinds are Istio's that are acted on, by group, and the versions that are read, the newest first (store/source/kube).
+// kinds are Istio's kinds with an effect, by group, and the versions that are read, the newest first
+// (store/source/kube).
 var kinds = []struct {
 	group     string
 	versions  []string
 	resources []string
 }{
 	{"networking.istio.io", []string{"v1", "v1beta1", "v1alpha3"},
-		[]string{"destinationrules", "envoyfilters", "gateways", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"}},
+		[]string{"destinationrules", "envoyfilters", "gateways", "serviceentries",
+			"sidecars", "virtualservices", "workloadentries", "workloadgroups"}},
 	{"security.istio.io", []string{"v1", "v1beta1"}, []string{"authorizationpolicies", "peerauthentications", "requestauthentications"}},
 	{"telemetry.istio.io", []string{"v1", "v1alpha1"}, []string{"telemetries"}},
 	{"extensions.istio.io", []string{"v1alpha1"}, []string{"trafficextensions", "wasmplugins"}},
 }
 
-// definitions says which of Istio's kinds the API server serves, in a version that is read.
+// definitions reports which of Istio's kinds the API server serves in a version that is read.
 func (k *checker) definitions(ctx context.Context) {
 	for _, of := range kinds {
 		check := "definitions of " + of.group
@@ -41,17 +43,17 @@ func (k *checker) definitions(ctx context.Context) {
 		}
 		switch {
 		case len(missing) == 0:
-			k.say(check, OK, "all kinds are served, as "+strings.Join(found, ", "), "")
+			k.add(check, OK, "all kinds are served, as "+strings.Join(found, ", "), "")
 		case len(missing) == len(of.resources) && k.Pre:
-			k.say(check, OK, "none is there yet", "let the chart install them (crds.install=true)")
+			k.add(check, OK, "none is there yet", "let the chart install them (crds.install=true)")
 		default:
-			k.say(check, Warning, "not served in "+strings.Join(of.versions, ", ")+": "+strings.Join(missing, ", "),
+			k.add(check, Warning, "not served in "+strings.Join(of.versions, ", ")+": "+strings.Join(missing, ", "),
 				"install Istio's CustomResourceDefinitions (the chart's crds.install): objects of these kinds are read as soon as they are served")
 		}
 	}
 }
 
-// served is the newest version of each resource of a group that the API server serves.
+// served returns the newest served version of each resource of a group.
 func (k *checker) served(ctx context.Context, group string, versions []string) (map[string]string, error) {
 	served := map[string]string{}
 	for _, version := range versions {

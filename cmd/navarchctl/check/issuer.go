@@ -6,15 +6,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// issuer is who signs for the control plane's workloads (the chart's issuer.kind): with another one than its own CA the operator sees to what the
-// leader does else (deploy/docs/security.md, Another CA; deploy/docs/kubernetes.md, Certificates of signers of Kubernetes).
+// issuer is the signer for the control plane's workloads (the chart's issuer.kind). With another issuer than its own
+// CA, the operator does what the leader does otherwise (deploy/docs/security.md, Another CA; deploy/docs/kubernetes.md,
+// Certificates of signers of Kubernetes).
 type issuer int
 
-// The issuers; ownCA also where nothing is known of the control plane's Pods.
+// Issuers; ownCA also if the control plane has no known Pods.
 const (
 	ownCA   issuer = iota
-	signers        // of Kubernetes, which role ca asks (EXTERNAL_CA)
-	otherCA        // beside the control plane: no process has role ca
+	signers        // Kubernetes signers, which role ca uses (EXTERNAL_CA)
+	otherCA        // a separate CA: no process has role ca
 )
 
 func (k *checker) issuer() issuer {
@@ -39,7 +40,7 @@ func hasEnv(pod *corev1.Pod, name, value string) bool {
 	})
 }
 
-// failurePolicy is what to do where a validation webhook has Ignore.
+// failurePolicy returns the advice for a validation webhook with Ignore.
 func (i issuer) failurePolicy() string {
 	if i == ownCA {
 		return "the leader sets Fail once its dry run was refused: /debug/problems of the leader says what is missing"
@@ -47,7 +48,7 @@ func (i issuer) failurePolicy() string {
 	return "nobody sets Fail where the certificate is not the mesh's: do it once wrong objects are refused, or leave it"
 }
 
-// bundle is what to do where API servers do not believe a webhook by its caBundle.
+// bundle returns the advice if API servers do not trust a webhook by its caBundle.
 func (i issuer) bundle() string {
 	if i == ownCA {
 		return "the leader writes the mesh's roots into caBundle: see the leader's log, and --write-webhook-configurations"
@@ -55,7 +56,8 @@ func (i issuer) bundle() string {
 	return "caBundle is yours where the certificate is not the mesh's: the chart's issuer.servingRoots"
 }
 
-// roots is what it means where the control plane's namespace has no roots for workloads, and what to do. Of another issuer only namespaces that have workloads need them.
+// roots returns the status and the advice if the control plane's namespace has no roots for workloads. With another
+// issuer only namespaces with workloads need them.
 func (i issuer) roots() (Status, string) {
 	if i == ownCA {
 		return Failure, "the leader writes it: see its log, and --write-root-certs"

@@ -31,23 +31,23 @@ import (
 
 const (
 	securePort = 15012
-	account    = "default" // in whose name the check asks
+	account    = "default" // service account for the check
 	audience   = "istio-ca"
 	lifetime   = 15 * time.Minute // of the token
 )
 
-// join does at each replica what a workload of the control plane's namespace does: it shows a token to the CA, and asks for clusters.
+// join performs a workload's steps at each replica: it shows a token to the CA, and requests clusters.
 func (k *checker) join(ctx context.Context) {
 	const check = "certificate and configuration of a workload"
 	asked := k.processes("xds", "ca")
 	if len(asked) == 0 {
-		k.say(check, Unknown, errNoReplica.Error(), "")
+		k.add(check, Unknown, errNoReplica.Error(), "")
 		return
 	}
 	roots, err := k.roots(ctx)
 	if err != nil {
 		status, do := k.issuer().roots()
-		k.say(check, status, err.Error(), do)
+		k.add(check, status, err.Error(), do)
 		return
 	}
 	token, err := k.token(ctx)
@@ -59,14 +59,14 @@ func (k *checker) join(ctx context.Context) {
 		check := check + ", by " + r.Name
 		found, err := k.joins(ctx, r, roots, token)
 		if err != nil {
-			k.say(check, Failure, err.Error(), "see the replica's log: it says whom it refuses, and why")
+			k.add(check, Failure, err.Error(), "see the replica's log: it says whom it refuses, and why")
 			continue
 		}
-		k.say(check, OK, found, "")
+		k.add(check, OK, found, "")
 	}
 }
 
-// roots are those that workloads of the namespace are given.
+// roots reads the roots that workloads of the namespace receive.
 func (k *checker) roots(ctx context.Context) (*x509.CertPool, error) {
 	path := "/api/v1/namespaces/" + url.PathEscape(k.Namespace) + "/configmaps/istio-ca-root-cert"
 	var found corev1.ConfigMap
@@ -80,10 +80,11 @@ func (k *checker) roots(ctx context.Context) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// token is one of the namespace's default service account, as agents have them.
+// token requests a token of the namespace's default service account, as agents have.
 func (k *checker) token(ctx context.Context) (string, error) {
 	seconds := int64(lifetime.Seconds())
-	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds}}
+	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience},
+		ExpirationSeconds: &seconds}}
 	path := "/api/v1/namespaces/" + url.PathEscape(k.Namespace) + "/serviceaccounts/" + account + "/token"
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -91,11 +92,12 @@ func (k *checker) token(ctx context.Context) (string, error) {
 	return request.Status.Token, err
 }
 
-// joins is one replica's part: a certificate where it signs, clusters where it serves proxies. found says what there was.
+// joins tests one replica: the CA if it signs, clusters if it serves proxies. found describes the result.
 func (k *checker) joins(ctx context.Context, r process, roots *x509.CertPool, token string) (found string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conf := &tls.Config{RootCAs: roots, ServerName: inject.NameOf("istiod", k.Revision) + "." + k.Namespace + ".svc", MinVersion: tls.VersionTLS12}
+	conf := &tls.Config{RootCAs: roots, ServerName: inject.NameOf("istiod", k.Revision) +
+		"." + k.Namespace + ".svc", MinVersion: tls.VersionTLS12}
 	conn, err := grpc.NewClient("passthrough:///replica", grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return r.Dial(ctx, securePort)
 	}))
@@ -126,7 +128,7 @@ func (k *checker) joins(ctx context.Context, r process, roots *x509.CertPool, to
 	return found, nil
 }
 
-// clusters asks for them.
+// clusters requests clusters.
 func (k *checker) clusters(ctx context.Context, conn *grpc.ClientConn) error {
 	node, err := node(k.Namespace)
 	if err != nil {
@@ -142,11 +144,11 @@ func (k *checker) clusters(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// notACSR is sent in place of a certificate signing request. The CA refuses it after it has verified the token, found room for the request, and
-// looked up its signing key; so no certificate is issued, for which a rotation of the roots would wait.
+// notACSR replaces a certificate signing request. The CA refuses it after it has verified the token, admitted the
+// request, and found its signing key. So no certificate is issued, for which a rotation of the roots would wait.
 const notACSR = "navarchctl check: this is not a certificate signing request"
 
-// certificate asks for one, and is nil where the CA would have signed a request that can be parsed.
+// certificate requests a certificate with notACSR. nil: the CA would have signed a valid request.
 func certificate(ctx context.Context, conn *grpc.ClientConn) error {
 	_, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: notACSR})
 	switch status.Code(err) {
@@ -158,11 +160,13 @@ func certificate(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// checkAddress is one of a documentation range (RFC 5737): no endpoint is at it.
+// checkAddress is from a documentation range (RFC 5737), so it has no endpoint.
 const checkAddress = "192.0.2.1"
 
-// node is that of a sidecar without a workload.
+// node returns the node of a sidecar without a workload.
 func node(namespace string) (*corev3.Node, error) {
-	meta, err := structpb.NewStruct(map[string]any{"NAME": "navarchctl-check", "NAMESPACE": namespace, "SERVICE_ACCOUNT": account, "INSTANCE_IPS": checkAddress})
-	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~navarchctl-check.%s~%s.svc.cluster.local", checkAddress, namespace, namespace), Metadata: meta}, err
+	meta, err := structpb.NewStruct(map[string]any{"NAME": "navarchctl-check",
+		"NAMESPACE": namespace, "SERVICE_ACCOUNT": account, "INSTANCE_IPS": checkAddress})
+	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~navarchctl-check.%s~%s.svc.cluster.local", checkAddress, namespace, namespace),
+		Metadata: meta}, err
 }

@@ -11,14 +11,16 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// behind bounds the age of what the leader has certainly stored of the cluster. Where nothing changes an API server confirms that once in about two minutes.
+// behind bounds the age of the leader's confirmed state of the cluster. Without changes an API server confirms it about
+// every two minutes.
 const behind = 3 * time.Minute
 
-// leader asks the replicas with role ingest which of them leads, and how far it is.
+// leader finds the leader among the replicas with role ingest, and checks its progress.
 func (k *checker) leader(ctx context.Context) {
 	candidates := k.processes("ingest")
 	if len(candidates) == 0 {
-		k.say("leader", Failure, "no ready replica has role ingest: changes of the configuration reach no proxy", "see why its Pods are not ready")
+		k.add("leader", Failure, "no ready replica has role ingest: changes of the configuration reach no proxy",
+			"see why its Pods are not ready")
 		return
 	}
 	var last error
@@ -33,7 +35,7 @@ func (k *checker) leader(ctx context.Context) {
 			return
 		}
 		if k.ending(seen.Name) {
-			k.say("leader", Warning, seen.Name+" leads, and is being deleted: another process leads once it has ended", "wait until it has")
+			k.add("leader", Warning, seen.Name+" leads, and is being deleted: another process leads once it has ended", "wait until it has")
 			return
 		}
 		if seen.Name != "" {
@@ -41,10 +43,11 @@ func (k *checker) leader(ctx context.Context) {
 		}
 	}
 	if last != nil {
-		k.say("leader", Failure, last.Error(), "see the logs of the replicas with role ingest, and whether etcd answers")
+		k.add("leader", Failure, last.Error(), "see the logs of the replicas with role ingest, and whether etcd answers")
 		return
 	}
-	k.say("leader", Failure, "no process leads: changes of the configuration reach no proxy", "see the logs of the replicas with role ingest: they say why they give up")
+	k.add("leader", Failure, "no process leads: changes of the configuration reach no proxy",
+		"see the logs of the replicas with role ingest: they say why they give up")
 }
 
 // ending reports whether a Pod of the control plane is being deleted.
@@ -52,20 +55,21 @@ func (k *checker) ending(name string) bool {
 	return slices.ContainsFunc(k.pods, func(pod corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp != nil })
 }
 
-// leading judges a process that leads.
+// leading checks a leading process.
 func (k *checker) leading(l inspect.Leader) {
 	const do = "see the leader's log: it says what the API server refuses, or does not answer"
 	age := time.Since(l.Read).Round(time.Second)
 	switch {
 	case l.Read.IsZero() && l.Settled: // it states the time half a minute after everything is stored
-		k.say("leader", OK, l.Name+" leads, and has stored everything that the cluster has", "")
+		k.add("leader", OK, l.Name+" leads, and has stored everything that the cluster has", "")
 	case l.Read.IsZero():
-		k.say("leader", Warning, l.Name+" leads, and has not read the whole cluster yet", "wait a moment; else "+do)
+		k.add("leader", Warning, l.Name+" leads, and has not read the whole cluster yet", "wait a moment; else "+do)
 	case age > behind:
-		k.say("leader", Failure, fmt.Sprintf("%s leads, and what it has stored of the cluster is %s old", l.Name, age), do)
+		k.add("leader", Failure, fmt.Sprintf("%s leads, and what it has stored of the cluster is %s old", l.Name, age), do)
 	case !l.Writes:
-		k.say("leader", OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing; another revision is promoted, so this one does not write to Kubernetes", l.Name, age), "")
+		k.add("leader", OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing; another revision is promoted,"+
+			" so this one does not write to Kubernetes", l.Name, age), "")
 	default:
-		k.say("leader", OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing", l.Name, age), "")
+		k.add("leader", OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing", l.Name, age), "")
 	}
 }

@@ -16,15 +16,15 @@ import (
 	of "navarch.io/navarch/store/problem"
 )
 
-// problem is an element of /debug/problems, as far as it is read.
+// problem is the used part of an element of /debug/problems.
 type problem struct {
 	Object, Location, Field, Code, Severity, Message string
 }
 
-// severe is the severity of what does not apply.
+// severe is the severity of objects without effect.
 const severe = of.Error
 
-// page asks a replica.
+// page requests a page of a replica.
 func (r Replica) page(ctx context.Context, port int, path string) (status int, body []byte, head http.Header, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -42,10 +42,10 @@ func (r Replica) page(ctx context.Context, port int, path string) (status int, b
 	return answer.StatusCode, body, answer.Header, err
 }
 
-// httpPort is that of /ready.
+// httpPort is the port of /ready.
 const httpPort = 8080
 
-// pages asks each replica about itself: whether it is ready, its clock, and what it finds wrong with etcd and the configuration.
+// pages checks each replica's readiness and clock, and its reports about etcd and the configuration.
 func (k *checker) pages(ctx context.Context) {
 	var found []problem
 	var unread []string
@@ -55,14 +55,14 @@ func (k *checker) pages(ctx context.Context) {
 		took := time.Since(began)
 		switch lines := strings.Split(strings.TrimSpace(string(body)), "\n"); {
 		case err != nil:
-			k.say(r.Name, Failure, err.Error(), "see its log, and whether its --http-addr has port 8080")
+			k.add(r.Name, Failure, err.Error(), "see its log, and whether its --http-addr has port 8080")
 			continue
 		case status != http.StatusOK:
-			k.say(r.Name, Failure, "not ready: "+strings.Join(lines, "; "), "see its log")
+			k.add(r.Name, Failure, "not ready: "+strings.Join(lines, "; "), "see its log")
 		case len(lines) > 1:
-			k.say(r.Name, Warning, "ready, but: "+strings.Join(lines[1:], "; "), "see its log")
+			k.add(r.Name, Warning, "ready, but: "+strings.Join(lines[1:], "; "), "see its log")
 		default:
-			k.say(r.Name, OK, "ready", "")
+			k.add(r.Name, OK, "ready", "")
 		}
 		if said, err := http.ParseTime(head.Get("Date")); err == nil {
 			k.compare("clock of "+r.Name, said, took)
@@ -74,9 +74,9 @@ func (k *checker) pages(ctx context.Context) {
 		found = append(found, of...)
 	}
 	if len(unread) > 0 {
-		k.say("problems", Unknown, some(unread), "its pages are off with ENABLE_DEBUG_ON_HTTP=false")
+		k.add("problems", Unknown, some(unread), "its pages are off with ENABLE_DEBUG_ON_HTTP=false")
 	}
-	k.judge(unique(found))
+	k.reportConcerns(unique(found))
 }
 
 // debug decodes one of a replica's debug pages.
@@ -91,10 +91,11 @@ func (r Replica) debug(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// unique drops what several replicas report alike, and sorts the rest by object.
+// unique merges equal problems of several replicas, and sorts by object.
 func unique(all []problem) []problem {
 	slices.SortFunc(all, func(a, b problem) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Location, b.Location))
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field),
+			cmp.Compare(a.Message, b.Message), cmp.Compare(a.Location, b.Location))
 	})
 	return slices.CompactFunc(all, func(a, b problem) bool { return a.Object == b.Object && a.Field == b.Field && a.Message == b.Message })
 }
@@ -102,15 +103,17 @@ func unique(all []problem) []problem {
 // concern groups the problems of one subject into one result.
 type concern struct {
 	check, fine, do string
-	fails           bool // an error of it is a failure
-	warns           bool // a warning of it is a warning
+	fails           bool // its errors are failures
+	warns           bool // its warnings are warnings
 	is              func(problem) bool
 }
 
-// concerns are tried in turn. Policies that do not apply close what they select (deploy/docs/compatibility.md).
+// concerns are tried in order. Policies without effect close what they select (deploy/docs/compatibility.md).
 var concerns = []concern{
-	{"etcd", "it answers, and has room", "see deploy/docs/operations.md, etcd", true, true, func(p problem) bool { return p.Object == "etcd" }},
-	{"writes to Kubernetes", "none is refused", "give the leader's service account its rights, as the chart does: deploy/docs/kubernetes.md, Rights", true, false,
+	{"etcd", "it answers, and has room", "see deploy/docs/operations.md, etcd",
+		true, true, func(p problem) bool { return p.Object == "etcd" }},
+	{"writes to Kubernetes", "none is refused",
+		"give the leader's service account its rights, as the chart does: deploy/docs/kubernetes.md, Rights", true, false,
 		func(p problem) bool { return p.Location == "Kubernetes" }},
 	{"held removals", "none", "put the objects back, or accept that they go: navarchctl removals list", false, true,
 		func(p problem) bool { return p.Code == string(of.Held) && p.Severity != string(severe) }},
@@ -121,8 +124,8 @@ var concerns = []concern{
 	{"configuration", "no errors", "see navarchctl problems", false, false, func(problem) bool { return true }},
 }
 
-// judge makes a result of each concern.
-func (k *checker) judge(found []problem) {
+// reportConcerns makes a result of each concern.
+func (k *checker) reportConcerns(found []problem) {
 	for _, c := range concerns {
 		var errors, warnings []string
 		found = slices.DeleteFunc(found, func(p problem) bool {
@@ -138,18 +141,18 @@ func (k *checker) judge(found []problem) {
 		})
 		switch {
 		case len(errors) > 0 && c.fails:
-			k.say(c.check, Failure, some(errors), c.do)
+			k.add(c.check, Failure, some(errors), c.do)
 		case len(errors) > 0:
-			k.say(c.check, Warning, fmt.Sprintf("%d errors: %s", len(errors), some(errors)), c.do)
+			k.add(c.check, Warning, fmt.Sprintf("%d errors: %s", len(errors), some(errors)), c.do)
 		case c.warns && len(warnings) > 0:
-			k.say(c.check, Warning, some(warnings), c.do)
+			k.add(c.check, Warning, some(warnings), c.do)
 		case len(warnings) > 0:
-			k.say(c.check, OK, fmt.Sprintf("%s; %d warnings: navarchctl problems lists them", c.fine, len(warnings)), "")
+			k.add(c.check, OK, fmt.Sprintf("%s; %d warnings: navarchctl problems lists them", c.fine, len(warnings)), "")
 		default:
-			k.say(c.check, OK, c.fine, "")
+			k.add(c.check, OK, c.fine, "")
 		}
 	}
 }
 
-// errNoReplica is why something is not looked at.
+// errNoReplica is the result of checks that need a replica.
 var errNoReplica = errors.New("there is no ready replica to ask")

@@ -13,11 +13,12 @@ import (
 	"navarch.io/navarch/store/admit/inject"
 )
 
-// rule is a rule of deploy/docs/kubernetes.md, Rights, and the roles of navarchd that need it; optional: some configuration does without.
+// rule is a rule of deploy/docs/kubernetes.md, Rights, and the roles of navarchd that need it. optional: some
+// configurations work without it.
 type rule struct {
 	rbacv1.PolicyRule
 	roles    []string
-	optional string // what does not work without
+	optional string // the feature that needs it
 }
 
 func allow(group string, resources []string, verbs []string, names ...string) rbacv1.PolicyRule {
@@ -35,35 +36,43 @@ var (
 	objectsAre = "the status of Istio's objects (PILOT_ENABLE_STATUS)"
 )
 
-// clusterRules are needed in the whole cluster, namespaceRules in the namespace of the control plane. A test compares them with those that
-// deploy/docs/kubernetes.md, Rights, has.
+// clusterRules are required in the whole cluster, namespaceRules in the namespace of the control plane. A test compares
+// them with deploy/docs/kubernetes.md, Rights.
 var clusterRules = []rule{
 	{allow("", []string{"services", "pods", "nodes", "namespaces", "serviceaccounts"}, listWatch), ingest, ""},
 	{allow("", []string{"configmaps"}, []string{"get", "list", "watch", "update"}, "istio-ca-root-cert", "istio-ca-crl"), ingest, ""},
 	{allow("", []string{"configmaps"}, []string{"create"}), ingest, ""},
 	{allow("", []string{"events"}, []string{"get", "create", "update"}), ingest, "Warning Events about objects that are refused or held"},
 	{allow("discovery.k8s.io", []string{"endpointslices"}, listWatch), ingest, ""},
-	{allow("discovery.k8s.io", []string{"endpointslices"}, []string{"get"}, "kubernetes"), []string{"admit"}, "reviews of API servers before others"},
+	{allow("discovery.k8s.io", []string{"endpointslices"}, []string{"get"}, "kubernetes"),
+		[]string{"admit"}, "reviews of API servers before others"},
 	{allow("rbac.authorization.k8s.io", []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}, listWatch), ingest, ""},
-	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io", "gateway.networking.k8s.io"},
+	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io",
+		"security.istio.io", "telemetry.istio.io", "extensions.istio.io", "gateway.networking.k8s.io"},
 		Resources: []string{"*"}, Verbs: listWatch}, ingest, ""},
 	{allow("networking.istio.io", []string{"workloadentries"}, []string{"get", "create", "update", "delete"}), ingest, machines},
 	{allow("networking.istio.io", []string{"workloadentries/status"}, []string{"update"}), ingest, machines},
 	{allow("networking.istio.io", []string{"workloadgroups"}, []string{"get"}), ingest, machines},
-	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"}, Resources: []string{"*"}, Verbs: []string{"get"}}, ingest, objectsAre},
-	{allow("networking.istio.io", []string{"destinationrules/status", "envoyfilters/status", "gateways/status", "proxyconfigs/status", "serviceentries/status", "sidecars/status",
+	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"},
+		Resources: []string{"*"}, Verbs: []string{"get"}}, ingest, objectsAre},
+	{allow("networking.istio.io", []string{"destinationrules/status",
+		"envoyfilters/status", "gateways/status", "proxyconfigs/status", "serviceentries/status", "sidecars/status",
 		"virtualservices/status", "workloadentries/status", "workloadgroups/status"}, []string{"update"}), ingest, objectsAre},
-	{allow("security.istio.io", []string{"authorizationpolicies/status", "peerauthentications/status", "requestauthentications/status"}, []string{"update"}), ingest, objectsAre},
+	{allow("security.istio.io", []string{"authorizationpolicies/status", "peerauthentications/status", "requestauthentications/status"},
+		[]string{"update"}), ingest, objectsAre},
 	{allow("telemetry.istio.io", []string{"telemetries/status"}, []string{"update"}), ingest, objectsAre},
 	{allow("extensions.istio.io", []string{"trafficextensions/status", "wasmplugins/status"}, []string{"update"}), ingest, objectsAre},
 	{allow("networking.istio.io", []string{"serviceentries"}, []string{"get"}), ingest, automatic},
 	{allow("networking.istio.io", []string{"serviceentries/status"}, []string{"update"}), ingest, automatic},
 	{allow("networking.istio.io", []string{"proxyconfigs"}, listWatch), []string{"admit"}, alone},
-	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, listWatch), []string{"ingest", "admit"}, ""},
-	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, []string{"get", "update"}, "istio-validator-istio-system",
+	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, listWatch),
+		[]string{"ingest", "admit"}, ""},
+	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"},
+		[]string{"get", "update"}, "istio-validator-istio-system",
 		"istiod-default-validator", "istio-sidecar-injector", "istio-revision-tag-default"), ingest, ""},
 	{allow("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}), []string{"ingest", "xds"}, ""},
-	{allow("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}), everyRole, "navarchctl removals accept, and --token-review"},
+	{allow("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}),
+		everyRole, "navarchctl removals accept, and --token-review"},
 	{rbacv1.PolicyRule{NonResourceURLs: tokens, Verbs: []string{"get"}}, everyRole, ""},
 }
 
@@ -71,29 +80,34 @@ var namespaceRules = []rule{
 	{allow("", []string{"configmaps"}, listWatch, "istio"), []string{"ingest", "admit"}, ""},
 	{allow("", []string{"configmaps"}, listWatch, "istio-sidecar-injector"), []string{"admit"}, ""},
 	{allow("", []string{"configmaps"}, listWatch, "istio-ca-root-cert"), []string{"admit"}, alone},
-	{allow("", []string{"secrets"}, []string{"get"}, "cacerts", "istio-ca-secret"), []string{"ca"}, "the CA that istiod had (it is not needed with --cacerts)"},
+	{allow("", []string{"secrets"}, []string{"get"}, "cacerts", "istio-ca-secret"),
+		[]string{"ca"}, "the CA that istiod had (it is not needed with --cacerts)"},
 	{allow("networking.istio.io", []string{"gateways"}, []string{"create"}), ingest, ""},
 	{allow("", []string{"secrets"}, listWatch), ingest, "other clusters"},
 	{allow("", []string{"configmaps"}, []string{"get"}, "istio-ip-autoallocate"), ingest, automatic},
 	{allow("coordination.k8s.io", []string{"leases"}, []string{"get"}, "istio-ip-autoallocate"), ingest, automatic},
 }
 
-// installs are the kinds of the chart's objects, which whoever installs it makes; a test compares them with the templates.
+// installs are the kinds of the chart's objects, which its installer creates; a test compares them with the templates.
 var installs = []struct {
 	group      string
 	resource   string
 	namespaced bool
 }{
-	{"", "serviceaccounts", true}, {"", "services", true}, {"", "configmaps", true}, {"", "secrets", true}, {"", "persistentvolumeclaims", true}, {"apps", "deployments", true}, {"apps", "statefulsets", true},
+	{"", "serviceaccounts", true}, {"", "services", true}, {"", "configmaps", true},
+	{"", "secrets", true}, {"", "persistentvolumeclaims", true}, {"apps", "deployments", true}, {"apps", "statefulsets", true},
 	{"batch", "jobs", true}, {"batch", "cronjobs", true}, {"autoscaling", "horizontalpodautoscalers", true},
 	{"policy", "poddisruptionbudgets", true}, {"networking.k8s.io", "networkpolicies", true}, {"rbac.authorization.k8s.io", "roles", true},
-	{"rbac.authorization.k8s.io", "rolebindings", true}, {"rbac.authorization.k8s.io", "clusterroles", false}, {"rbac.authorization.k8s.io", "clusterrolebindings", false},
-	{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", false}, {"admissionregistration.k8s.io", "validatingwebhookconfigurations", false},
-	{"admissionregistration.k8s.io", "validatingadmissionpolicies", false}, {"admissionregistration.k8s.io", "validatingadmissionpolicybindings", false},
+	{"rbac.authorization.k8s.io", "rolebindings", true}, {"rbac.authorization.k8s.io", "clusterroles", false},
+	{"rbac.authorization.k8s.io", "clusterrolebindings", false},
+	{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", false},
+	{"admissionregistration.k8s.io", "validatingwebhookconfigurations", false},
+	{"admissionregistration.k8s.io", "validatingadmissionpolicies", false},
+	{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", false},
 	{"apiextensions.k8s.io", "customresourcedefinitions", false},
 }
 
-// question is one right that somebody is asked about.
+// question is one right to ask about.
 type question struct {
 	resource *authorizationv1.ResourceAttributes
 	path     *authorizationv1.NonResourceAttributes
@@ -118,7 +132,7 @@ func (q question) String() string {
 	return text
 }
 
-// questions are the rights of rules, in a namespace; empty: in all.
+// questions returns the rights of rules in a namespace; empty: in all namespaces.
 func questions(rules []rule, namespace string, roles []string) (all []question) {
 	for _, of := range rules {
 		if !slices.ContainsFunc(of.roles, func(role string) bool { return slices.Contains(roles, role) }) {
@@ -136,7 +150,8 @@ func questions(rules []rule, namespace string, roles []string) (all []question) 
 				for _, resource := range of.Resources {
 					kind, sub, _ := strings.Cut(resource, "/")
 					for _, name := range names {
-						all = append(all, question{resource: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: kind, Subresource: sub, Name: name},
+						all = append(all, question{resource: &authorizationv1.ResourceAttributes{Namespace: namespace,
+							Verb: verb, Group: group, Resource: kind, Subresource: sub, Name: name},
 							optional: of.optional})
 					}
 				}
@@ -146,7 +161,8 @@ func questions(rules []rule, namespace string, roles []string) (all []question) 
 	return all
 }
 
-// withNames has questions be about the revision's ConfigMaps and webhook configurations, whose names end with it, and with the namespace.
+// withNames adapts questions to the names of the revision's ConfigMaps and webhook configurations, which end with the
+// revision and, for the validator, the namespace.
 func (k *checker) withNames(all []question) []question {
 	hooks := inject.Webhooks{Namespace: k.Namespace, Revision: k.Revision}
 	for _, q := range all {
@@ -167,8 +183,8 @@ func (k *checker) withNames(all []question) []question {
 	return all
 }
 
-// installer says whether whoever asks may install the chart: make its objects, and grant the rights of navarchd, which Kubernetes lets nobody
-// grant who does not have them.
+// installer checks whether the caller may install the chart: create its objects, and grant navarchd's rights, which
+// Kubernetes permits only to those who have them.
 func (k *checker) installer(ctx context.Context) {
 	var all []question
 	for _, of := range installs {
@@ -182,13 +198,14 @@ func (k *checker) installer(ctx context.Context) {
 	}
 	all = append(append(all, k.withNames(questions(clusterRules, "", everyRole))...), k.withNames(questions(namespaceRules, k.Namespace, everyRole))...)
 	k.ask(ctx, "your rights to install", all, "have a cluster administrator install it", func(ctx context.Context, q question) (bool, error) {
-		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.resource, NonResourceAttributes: q.path}}
+		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.resource,
+			NonResourceAttributes: q.path}}
 		err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, &review)
 		return review.Status.Allowed, err
 	})
 }
 
-// rights says whether the service accounts of the control plane's Pods have the rights of their roles.
+// rights checks whether the service accounts of the control plane's Pods have the rights of their roles.
 func (k *checker) rights(ctx context.Context) {
 	accounts := map[string][]string{}
 	for _, pod := range k.pods {
@@ -202,11 +219,14 @@ func (k *checker) rights(ctx context.Context) {
 		roles := accounts[name]
 		all := append(k.withNames(questions(clusterRules, "", roles)), k.withNames(questions(namespaceRules, k.Namespace, roles))...)
 		check := fmt.Sprintf("rights of service account %s (%s)", name, strings.Join(roles, ", "))
-		k.ask(ctx, check, all, "give it the rights of deploy/docs/kubernetes.md, Rights, as the chart does", func(ctx context.Context, q question) (bool, error) {
-			review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: q.resource, NonResourceAttributes: q.path,
-				User: "system:serviceaccount:" + k.Namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + k.Namespace, "system:authenticated"}}}
-			err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review, &review)
-			return review.Status.Allowed, err
-		})
+		k.ask(ctx, check, all, "give it the rights of deploy/docs/kubernetes.md, Rights, as the chart does",
+			func(ctx context.Context, q question) (bool, error) {
+				review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: q.resource,
+					NonResourceAttributes: q.path,
+					User:                  "system:serviceaccount:" + k.Namespace + ":" + name,
+					Groups:                []string{"system:serviceaccounts", "system:serviceaccounts:" + k.Namespace, "system:authenticated"}}}
+				err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review, &review)
+				return review.Status.Allowed, err
+			})
 	}
 }

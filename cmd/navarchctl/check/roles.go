@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
-// controlPlane lists the control plane's Pods by their revision: of one revision where it is asked for, else of all. It is an error, too, where
-// there is no Pod.
+// controlPlane lists the control plane's Pods by revision: of one revision if it is stated, else of all. It is an error
+// if there is no Pod.
 func (k *checker) controlPlane(ctx context.Context) (map[string][]corev1.Pod, error) {
 	seen, of := map[string]bool{}, map[string][]corev1.Pod{}
 	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=navarchd"} {
@@ -22,7 +22,8 @@ func (k *checker) controlPlane(ctx context.Context) (map[string][]corev1.Pod, er
 			selector += "," + label.IoIstioRev.Name + "=" + k.Revision
 		}
 		var all corev1.PodList
-		if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(k.Namespace)+"/pods?labelSelector="+url.QueryEscape(selector), &all); err != nil {
+		if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(k.Namespace)+
+			"/pods?labelSelector="+url.QueryEscape(selector), &all); err != nil {
 			return nil, err
 		}
 		for _, pod := range all.Items {
@@ -64,22 +65,23 @@ func (k *checker) replicas() {
 	ready := len(k.pods) - len(others)
 	switch {
 	case ready == 0:
-		k.say("replicas", Failure, "none is ready: "+some(others), "see why: kubectl describe pod, kubectl logs")
+		k.add("replicas", Failure, "none is ready: "+some(others), "see why: kubectl describe pod, kubectl logs")
 	case len(others) > 0:
-		k.say("replicas", Warning, fmt.Sprintf("%d of %d are ready; the others: %s", ready, len(k.pods), some(others)), "wait for them, or see why: kubectl describe pod")
+		k.add("replicas", Warning, fmt.Sprintf("%d of %d are ready; the others: %s", ready, len(k.pods), some(others)),
+			"wait for them, or see why: kubectl describe pod")
 	default:
-		k.say("replicas", OK, fmt.Sprintf("%d, all ready", ready), "")
+		k.add("replicas", OK, fmt.Sprintf("%d, all ready", ready), "")
 	}
 }
 
-// process is a replica with the roles and the annotations that its Pod has.
+// process is a replica with the roles and annotations of its Pod.
 type process struct {
 	Replica
 	roles       []string
 	annotations map[string]string
 }
 
-// processes connects to the ready Pods that have one of the roles.
+// processes connects to the ready Pods with one of the roles.
 func (k *checker) processes(roles ...string) (all []process) {
 	for _, pod := range k.pods {
 		has := rolesOf(&pod)
@@ -90,7 +92,7 @@ func (k *checker) processes(roles ...string) (all []process) {
 	return all
 }
 
-// replica is the one of a Pod, made once.
+// replica returns the connection to a Pod, made once.
 func (k *checker) replica(pod *corev1.Pod) Replica {
 	one, made := k.made[pod.Name]
 	if !made {
@@ -100,7 +102,7 @@ func (k *checker) replica(pod *corev1.Pod) Replica {
 	return one
 }
 
-// rolesOf returns the roles that a Pod's arguments name, else all.
+// rolesOf returns the roles in a Pod's arguments, else all.
 func rolesOf(pod *corev1.Pod) []string {
 	if list := argument(pod, "--roles"); list != "" {
 		return strings.Split(list, ",")
@@ -108,7 +110,7 @@ func rolesOf(pod *corev1.Pod) []string {
 	return everyRole
 }
 
-// argument is the value of a flag among a Pod's arguments; empty: it has none.
+// argument returns the value of a flag among a Pod's arguments; empty: it is missing.
 func argument(pod *corev1.Pod, flag string) string {
 	for _, c := range pod.Spec.Containers {
 		for i, arg := range c.Args {

@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// sizeAnnotation is the chart's annotation of Pods that serve proxies: the number of proxies that the installed size is
-// for. Pods of Deployments without a limit of memory do not have it.
+// sizeAnnotation is the chart's annotation of Pods that serve proxies: the number of proxies for the installed size.
+// Pods of Deployments without a memory limit do not have it.
 const sizeAnnotation = "navarch.io/proxies"
 
-// size compares the number of connected proxies with what the installed size is for.
+// size compares the number of connected proxies with that of the installed size.
 func (k *checker) size(ctx context.Context) {
 	const check = "proxies"
 	servers := k.processes("xds")
@@ -18,7 +18,7 @@ func (k *checker) size(ctx context.Context) {
 	for _, r := range servers {
 		var page struct{ Streams int }
 		if err := r.debug(ctx, "/debug/fleet", &page); err != nil {
-			k.say(check, Unknown, r.Name+": "+err.Error(), "its pages are off with ENABLE_DEBUG_ON_HTTP=false")
+			k.add(check, Unknown, r.Name+": "+err.Error(), "its pages are off with ENABLE_DEBUG_ON_HTTP=false")
 			return
 		}
 		connected += page.Streams
@@ -28,11 +28,11 @@ func (k *checker) size(ctx context.Context) {
 	}
 	switch {
 	case !sized:
-		k.say(check, OK, fmt.Sprintf("%d are connected", connected), "")
+		k.add(check, OK, fmt.Sprintf("%d are connected", connected), "")
 	case connected > most:
-		k.say(check, Warning, fmt.Sprintf("%d are connected, and the installed size is for %d", connected, most),
+		k.add(check, Warning, fmt.Sprintf("%d are connected, and the installed size is for %d", connected, most),
 			"give the replicas more memory, or install a larger size: deploy/docs/installation.md, Roles and size")
 	default:
-		k.say(check, OK, fmt.Sprintf("%d are connected, of %d that the installed size is for", connected, most), "")
+		k.add(check, OK, fmt.Sprintf("%d are connected, of %d that the installed size is for", connected, most), "")
 	}
 }

@@ -25,14 +25,15 @@ type hook struct {
 
 func (h hook) String() string { return fmt.Sprintf("%s %s, %s", h.of.Kind, h.of.Meta.Name, h.Name) }
 
-// configurations are all of a cluster that have a revision.
+// configurations returns all configurations of a cluster with a revision.
 func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return hooks.OfRevisions(ctx, k.API)
 }
 
-// hooks are the webhooks that the control plane answers: they lead to its namespace, and are of the revision, if one is asked for.
+// hooks returns the webhooks that the control plane answers: they lead to its namespace, and have the stated revision,
+// if any.
 func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	all, err := k.configurations(ctx)
 	for _, c := range all {
@@ -45,7 +46,7 @@ func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	return own, err
 }
 
-// webhooks looks at those of the control plane: whether the API server reaches a replica by them, and believes it.
+// webhooks checks whether the API server reaches a replica by the control plane's webhooks, and trusts it.
 func (k *checker) webhooks(ctx context.Context) {
 	all, err := k.hooks(ctx)
 	if err != nil {
@@ -56,24 +57,25 @@ func (k *checker) webhooks(ctx context.Context) {
 	for _, h := range all {
 		kinds[h.of.Kind] = true
 		if do, err := k.webhook(ctx, h); err != nil {
-			k.say(h.String(), Failure, err.Error(), do)
+			k.add(h.String(), Failure, err.Error(), do)
 			continue
 		}
 		if h.of.Kind == hooks.Validating && h.Ignores && !configure.WarnsOnly(h.Name) {
-			k.say(h.String(), Warning, "wrong objects pass while it does not answer (failurePolicy Ignore)", k.issuer().failurePolicy())
+			k.add(h.String(), Warning, "wrong objects pass while it does not answer (failurePolicy Ignore)", k.issuer().failurePolicy())
 			continue
 		}
-		k.say(h.String(), OK, fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.processes("admit"))), "")
+		k.add(h.String(), OK, fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.processes("admit"))), "")
 	}
 	k.called(ctx, all)
 	for kind, what := range map[string]string{hooks.Mutating: "Pods get no proxies", hooks.Validating: "wrong objects are not refused"} {
 		if !kinds[kind] {
-			k.say(kind, Warning, fmt.Sprintf("none leads to namespace %s: %s", k.Namespace, what), "let the chart make it (injection.enabled, validation.enabled)")
+			k.add(kind, Warning, fmt.Sprintf("none leads to namespace %s: %s", k.Namespace, what),
+				"let the chart make it (injection.enabled, validation.enabled)")
 		}
 	}
 }
 
-// webhook says what is wrong with one, and what to do.
+// webhook checks one webhook, and returns the advice for a fault.
 func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	s := h.Client.Service
 	at := fmt.Sprintf("Service %s/%s", s.Namespace, s.Name)
@@ -113,10 +115,11 @@ func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	return "", nil
 }
 
-// ready is how many ready endpoints a Service has.
+// ready counts the ready endpoints of a Service.
 func (k *checker) ready(ctx context.Context, namespace, service string) (n int, err error) {
 	var slices discoveryv1.EndpointSliceList
-	path := "/apis/discovery.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/endpointslices?labelSelector=" + url.QueryEscape(discoveryv1.LabelServiceName+"="+service)
+	path := "/apis/discovery.k8s.io/v1/namespaces/" + url.PathEscape(namespace) +
+		"/endpointslices?labelSelector=" + url.QueryEscape(discoveryv1.LabelServiceName+"="+service)
 	if err := k.get(ctx, path, &slices); err != nil {
 		return 0, err
 	}
@@ -142,21 +145,22 @@ func handshake(ctx context.Context, r Replica, port int, conf *tls.Config) error
 	return tls.Client(conn, conf).HandshakeContext(ctx)
 }
 
-// abandoned reports webhooks that lead to the control plane's namespace, of a revision that has no Pods.
+// abandoned reports webhooks of a revision without Pods that lead to the control plane's namespace.
 func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	all, err := k.hooks(ctx)
 	if err != nil {
-		return // the lines about each revision say so
+		return // reported for each revision
 	}
 	for _, h := range all {
 		if revision := h.of.Revision(); len(pods[revision]) == 0 {
-			k.say(h.String(), Failure, "it is of revision "+revision+", which has no Pods here: what it is to be asked about is refused, or passes unseen",
+			k.add(h.String(), Failure, "it is of revision "+revision+
+				", which has no Pods here: what it is to be asked about is refused, or passes unseen",
 				"install that revision, or remove what it left: navarchctl uninstall --revision "+revision)
 		}
 	}
 }
 
-// others says which webhooks of other control planes are there, before one of ours is.
+// others reports webhooks of other control planes before ours is installed.
 func (k *checker) others(ctx context.Context) {
 	const check = "control planes that are there"
 	all, err := k.configurations(ctx)
@@ -177,11 +181,11 @@ func (k *checker) others(ctx context.Context) {
 	same, other = slices.Compact(same), slices.Compact(other)
 	switch {
 	case len(same) > 0:
-		k.say(check, Warning, fmt.Sprintf("revision %s has webhooks: %s", k.revision(), strings.Join(same, ", ")),
+		k.add(check, Warning, fmt.Sprintf("revision %s has webhooks: %s", k.revision(), strings.Join(same, ", ")),
 			"take a revision of your own (--revision, the chart's revision), or see deploy/docs/migration.md to take this one over")
 	case len(other) > 0:
-		k.say(check, OK, "of other revisions: "+strings.Join(other, ", "), "")
+		k.add(check, OK, "of other revisions: "+strings.Join(other, ", "), "")
 	default:
-		k.say(check, OK, "none", "")
+		k.add(check, OK, "none", "")
 	}
 }

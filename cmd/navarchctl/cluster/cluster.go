@@ -1,8 +1,9 @@
-// Package cluster finds the replicas of a control plane in a Kubernetes cluster, by the labels that istioctl goes by, and connects to ports of
-// their Pods through the API server, as kubectl port-forward does.
+// Package cluster finds the replicas of a control plane in a Kubernetes cluster by istioctl's labels, and connects to
+// ports of their Pods through the API server, as kubectl port-forward does.
 //
-// Owns: the flags that say which cluster; connections to Pods, until they are closed.  Reads: kubeconfigs, Pods of the control plane's
-// namespace.  Never: writes to a cluster; listens on a port of this machine, which others could use.
+// Owns: the flags that select the cluster; connections to Pods, until they are closed.
+// Reads: kubeconfigs, Pods of the control plane's namespace.
+// Never: writes to a cluster; listens on a port of this machine, which others could use.
 package cluster
 
 import (
@@ -25,32 +26,32 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Flags say which cluster, and which control plane in it.
+// Flags select a cluster and its control plane.
 type Flags struct {
 	Kubeconfig, Context string
 	Namespace           string // of the control plane
 	Revision            string // empty: all revisions
 }
 
-// Bind adds the flags, by istioctl's names.
+// Bind adds the flags, with istioctl's names.
 func (f *Flags) Bind(s *pflag.FlagSet) {
 	f.BindCluster(s)
 	s.StringVarP(&f.Revision, "revision", "r", "", "Revision of the control plane: the label istio.io/rev of its Pods (default: all).")
 }
 
-// BindCluster adds those that say which cluster and namespace, for commands to which --revision means something else.
+// BindCluster adds the flags for cluster and namespace, for commands with another meaning of --revision.
 func (f *Flags) BindCluster(s *pflag.FlagSet) {
 	f.BindKubeconfig(s)
 	s.StringVarP(&f.Namespace, "istio-namespace", "i", "istio-system", "Namespace of the control plane.")
 }
 
-// BindKubeconfig adds those that say which cluster alone.
+// BindKubeconfig adds the flags for the cluster alone.
 func (f *Flags) BindKubeconfig(s *pflag.FlagSet) {
 	s.StringVar(&f.Kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config).")
 	s.StringVar(&f.Context, "context", "", "Context of the kubeconfig (default: its current one).")
 }
 
-// Given says whether a kubeconfig is there: by a flag, by $KUBECONFIG, or at its usual place.
+// Given reports whether a kubeconfig exists: by a flag, by $KUBECONFIG, or at its default path.
 func (f *Flags) Given() bool {
 	if f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		return true
@@ -59,12 +60,13 @@ func (f *Flags) Given() bool {
 	return err == nil
 }
 
-// Kubeconfigs are the files that are looked for where no flag names one.
+// Kubeconfigs returns the default paths of kubeconfigs.
 func Kubeconfigs() []string {
 	return clientcmd.NewDefaultClientConfigLoadingRules().Precedence
 }
 
-// Contexts are those of a kubeconfig, sorted; of an empty path those of its usual places. None where it cannot be read.
+// Contexts returns the contexts of a kubeconfig, sorted; of an empty path those of the default paths. It returns none
+// if the kubeconfig cannot be read.
 func Contexts(kubeconfig string) []string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -75,15 +77,15 @@ func Contexts(kubeconfig string) []string {
 	return slices.Sorted(maps.Keys(raw.Contexts))
 }
 
-// Cluster is one that a kubeconfig leads to, and the control plane that is looked for in it.
+// Cluster is a kubeconfig's cluster and the control plane to find in it.
 type Cluster struct {
 	Flags
 	API    *apiserver.Client
 	config *rest.Config
 }
 
-// Open reads the kubeconfig; without one it is the cluster whose service account this process has. Nothing is asked. Errors name the flag, and
-// the context, or the files that were looked for.
+// Open reads the kubeconfig; without one it uses this process's service account. It sends no request. Errors name the
+// flag and the context, or the paths that were tried.
 func (f *Flags) Open() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
@@ -105,7 +107,7 @@ func (f *Flags) Open() (*Cluster, error) {
 	return c, nil
 }
 
-// String is how the cluster is called in messages.
+// String describes the cluster, for messages.
 func (c *Cluster) String() string {
 	if c.Context == "" {
 		return "the API server " + c.API.Address()
@@ -114,11 +116,11 @@ func (c *Cluster) String() string {
 }
 
 const (
-	replicaApp  = "istiod"   // label app of the Pods that serve proxies, by which istioctl and Kiali find them
+	replicaApp  = "istiod"   // label app of the Pods that serve proxies; istioctl and Kiali find them by it
 	processName = "navarchd" // label app.kubernetes.io/name of all Pods of the control plane
 )
 
-// Selector returns the labels that replicas have.
+// Selector returns the label selector of replicas.
 func (c *Cluster) Selector() string { return c.selector("app=" + replicaApp) }
 
 func (c *Cluster) selector(s string) string {
@@ -128,19 +130,19 @@ func (c *Cluster) selector(s string) string {
 	return s
 }
 
-// Replicas lists the Pods that serve proxies, by name: those that are ready, and those that are being deleted and still run, which have proxies until they
-// are drained. It describes the others ("NAME (why it is not asked)"). Errors name the context,
-// the namespace and the labels that were looked for; it is one, too, where no Pod is ready.
+// Replicas lists the Pods that serve proxies, by name. These are the ready ones, and those that are being deleted and
+// still run, which have proxies until they are drained. others describes the rest ("NAME (why it is not asked)").
+// Errors name the context, the namespace and the labels. It is an error if no Pod is ready.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
 }
 
-// Processes lists the Pods of the control plane, whatever their roles, as Replicas does. Errors are as those of Replicas.
+// Processes lists the Pods of the control plane with any role, as Replicas does. Errors are those of Replicas.
 func (c *Cluster) Processes(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector(), c.selector("app.kubernetes.io/name="+processName))
 }
 
-// ready lists the Pods that one of the selectors selects.
+// ready lists the Pods of at least one selector.
 func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod, others []string, err error) {
 	where := fmt.Sprintf("%s, namespace %s: Pods with the labels %s", c, c.Namespace, strings.Join(selectors, " or "))
 	seen := map[string]bool{}
@@ -165,7 +167,8 @@ func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod,
 	}
 	if len(ready) == 0 {
 		if len(others) == 0 {
-			return nil, nil, fmt.Errorf("%s: there is none: --context, --istio-namespace and --revision say where the control plane is, --server its address", where)
+			return nil, nil,
+				fmt.Errorf("%s: there is none: --context, --istio-namespace and --revision say where the control plane is, --server its address", where)
 		}
 		return nil, nil, fmt.Errorf("%s: none is ready: %s", where, strings.Join(others, ", "))
 	}
@@ -173,12 +176,13 @@ func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod,
 	return ready, others, nil
 }
 
-// draining says whether a Pod is being deleted, and still runs.
+// draining reports whether a Pod is being deleted and still runs.
 func draining(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.ContainerStatuses,
+		func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 }
 
-// Unready says why a Pod takes no new connections: it is being deleted, or not ready. Empty: it takes them.
+// Unready returns why a Pod accepts no new connections: it is being deleted, or not ready. Empty: it accepts them.
 func Unready(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "it is being deleted"

@@ -21,35 +21,37 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// Pod is one that ports can be connected to. Its methods may be called from any goroutine.
+// Pod is a Pod whose ports can be dialled. Any goroutine may call its methods.
 type Pod struct {
 	Namespace, Name string
 	Account         string // service account
-	Revision        string // label istio.io/rev; empty: it has none
+	Revision        string // label istio.io/rev; empty: it has no such label
 	Monitoring      int    // port of metrics and debug pages
 	of              *Cluster
 
-	mu       sync.Mutex            // guards link, and is held while it is made
-	link     httpstream.Connection // nil: there is none yet
+	mu       sync.Mutex            // guards link; held while it is made
+	link     httpstream.Connection // nil: not connected yet
 	requests atomic.Int64
 }
 
-// monitoringPort is istiod's; a Pod may name another one to Prometheus, which istioctl goes by too.
+// monitoringPort is istiod's. A Pod's Prometheus annotation may name another one, which istioctl uses too.
 const monitoringPort = 15014
 
-// Pod is one of the cluster's, as the API server shows it. Nothing is connected before Dial.
+// Pod returns a Pod of the cluster by its API object. It connects at the first Dial.
 func (c *Cluster) Pod(pod *corev1.Pod) *Pod {
-	p := &Pod{Namespace: pod.Namespace, Name: pod.Name, Account: pod.Spec.ServiceAccountName, Revision: pod.Labels[label.IoIstioRev.Name], Monitoring: monitoringPort, of: c}
+	p := &Pod{Namespace: pod.Namespace, Name: pod.Name, Account: pod.Spec.ServiceAccountName,
+		Revision: pod.Labels[label.IoIstioRev.Name], Monitoring: monitoringPort, of: c}
 	if port, err := strconv.ParseUint(pod.Annotations["prometheus.io/port"], 10, 16); err == nil && port > 0 {
 		p.Monitoring = int(port)
 	}
 	return p
 }
 
-// String is how the Pod is called in messages.
+// String describes the Pod, for messages.
 func (p *Pod) String() string { return "Pod " + p.Namespace + "/" + p.Name }
 
-// Client is for HTTP requests to the Pod, over connections to the port that the URL names; its host is to be localhost.
+// Client returns a client for HTTP requests to the Pod. The URL's host must be localhost; its port selects the Pod's
+// port.
 func (p *Pod) Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
@@ -64,11 +66,11 @@ func (p *Pod) Client() *http.Client {
 	}}}
 }
 
-// Dial connects to a port of the Pod's network namespace, where the connection comes from loopback. Errors name the Pod, and the context of the
-// kubeconfig. That nobody listens on the port is the error of the first read, or write.
+// Dial connects to a port of the Pod's network namespace, from its loopback. Errors name the Pod and the kubeconfig's
+// context. If no process listens on the port, the first Read or Write fails.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ended := func() error { return fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err()) }
-	if ctx.Err() != nil { // a link that stands could be quicker than the select below
+	if ctx.Err() != nil { // an existing link could win the select below
 		return nil, ended()
 	}
 	type made struct {
@@ -83,7 +85,7 @@ func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	select {
 	case m := <-done:
 		return m.conn, m.err
-	case <-ctx.Done(): // the library knows no contexts
+	case <-ctx.Done(): // the library has no contexts
 		go func() {
 			if m := <-done; m.conn != nil {
 				_ = m.conn.Close()
@@ -112,7 +114,7 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	_ = failures.Close() // nothing is written to it
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := link.CreateStream(headers)
-	if err != nil { // the node may have given up before it was asked for
+	if err != nil { // the node may have failed the port already
 		err = cmp.Or(p.said(failures, port), err)
 		_ = failures.Reset()
 		link.RemoveStreams(failures)
@@ -124,7 +126,7 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	return c, nil
 }
 
-// said is why the node does not connect to a port, if it says so within failureLag; nil: it does not.
+// said returns the node's reason for not connecting to a port, if it arrives within failureLag; nil: none.
 func (p *Pod) said(failures httpstream.Stream, port int) error {
 	done := make(chan error, 1)
 	go func() { done <- failure(failures, p, port) }() // ends with the stream
@@ -136,7 +138,7 @@ func (p *Pod) said(failures httpstream.Stream, port int) error {
 	}
 }
 
-// failure is what the node says of a port until its stream of failures ends; nil: nothing.
+// failure reads the node's message about a port until its stream of failures ends; nil: no message.
 func failure(failures io.Reader, p *Pod, port int) error {
 	text, _ := io.ReadAll(io.LimitReader(failures, mostOfFailure))
 	if len(text) == 0 {
@@ -145,7 +147,8 @@ func failure(failures io.Reader, p *Pod, port int) error {
 	return fmt.Errorf("%s, port %d: %.300q", p, port, text)
 }
 
-// connect is the link to the Pod, which all of its connections share: SPDY over a websocket, or SPDY alone where the API server knows no other.
+// connect returns the link to the Pod, which all its connections share: SPDY over a websocket, or SPDY alone if the API
+// server supports only that.
 func (p *Pod) connect() (httpstream.Connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +159,8 @@ func (p *Pod) connect() (httpstream.Connection, error) {
 			return p.link, nil
 		}
 	}
-	at, err := url.Parse(p.of.API.Address() + "/api/v1/namespaces/" + url.PathEscape(p.Namespace) + "/pods/" + url.PathEscape(p.Name) + "/portforward")
+	at, err := url.Parse(p.of.API.Address() + "/api/v1/namespaces/" +
+		url.PathEscape(p.Namespace) + "/pods/" + url.PathEscape(p.Name) + "/portforward")
 	if err != nil {
 		return nil, err
 	}
@@ -169,11 +173,13 @@ func (p *Pod) connect() (httpstream.Connection, error) {
 		return nil, err
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return errors.New("the API server redirects, which is not followed") // the transport adds the credential to whatever is asked
+		// the transport would add the credential to the redirected request
+		return errors.New("the API server redirects, which is not followed")
 	}}
-	dialer := portforward.NewFallbackDialerForStreaming(websockets, spdy.NewDialerForStreaming(upgrader, client, http.MethodPost, at), func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
+	dialer := portforward.NewFallbackDialerForStreaming(websockets,
+		spdy.NewDialerForStreaming(upgrader, client, http.MethodPost, at), func(err error) bool {
+			return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		})
 	link, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
 		return nil, fmt.Errorf("port-forward: %w", err)
@@ -195,11 +201,11 @@ func (p *Pod) Close() {
 	}
 }
 
-// conn is a connection to a port: a pipe, whose other end is carried by streams of the link.
+// conn is a connection to a port: a pipe whose other end is copied to streams of the link.
 type conn struct {
 	net.Conn
 	data   httpstream.Stream
-	failed atomic.Pointer[error] // what the node said
+	failed atomic.Pointer[error] // the node's message
 }
 
 // Read implements net.Conn.
@@ -214,7 +220,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, c.because(err)
 }
 
-// because is what the node said, where that is why a connection ended.
+// because returns the node's message, if that is why a connection ended.
 func (c *conn) because(err error) error {
 	if failed := c.failed.Load(); err != nil && failed != nil {
 		return *failed
@@ -228,13 +234,13 @@ func (c *conn) Close() error {
 	return errors.Join(err, c.data.Reset())
 }
 
-// mostOfFailure bounds what a node may say of why it cannot connect, in bytes; failureLag is how long its words may come after the end of the data.
+// mostOfFailure bounds a node's message in bytes. failureLag is the wait for the message after the end of the data.
 const (
 	mostOfFailure = 4 << 10
 	failureLag    = time.Second
 )
 
-// carry copies both ways until both have ended; why is what the node says of that.
+// carry copies in both directions until both have ended. why returns the node's message.
 func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far net.Conn, why func() error) {
 	said := make(chan struct{})
 	go func() {

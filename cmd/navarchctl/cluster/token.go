@@ -13,27 +13,30 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// tokenSeconds is for how long a token is asked for: the shortest time that API servers give.
+// tokenSeconds is the requested lifetime of a token: the shortest that API servers grant.
 const tokenSeconds = 600
 
-// Token returns a token by which the API server knows the user of the kubeconfig. A kubeconfig with a client certificate has none: the API server is asked
-// for a token of a service account of the control plane's namespace then, which only those get who may create one. Errors name the account.
+// Token returns a token that identifies the kubeconfig's user to the API server. A kubeconfig with a client certificate
+// has no token. Then the API server is asked for a token of a service account in the control plane's namespace, which
+// requires the permission to create one. Errors name the account.
 func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	token, err := c.own(ctx)
 	if err != nil || token != "" {
 		return token, err
 	}
 	seconds := int64(tokenSeconds)
-	asked := authenticationv1.TokenRequest{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"}, Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	asked := authenticationv1.TokenRequest{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	var given authenticationv1.TokenRequest
 	path := "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/serviceaccounts/" + url.PathEscape(account) + "/token"
 	if err := c.API.Do(ctx, http.MethodPost, path, asked, &given); err != nil {
-		return "", fmt.Errorf("%s has no token but a client certificate, and one of service account %s/%s cannot be had: %w", c, c.Namespace, account, err)
+		return "", fmt.Errorf("%s has no token but a client certificate, and one of service account %s/%s cannot be had: %w",
+			c, c.Namespace, account, err)
 	}
 	return given.Status.Token, nil
 }
 
-// own is the token that requests to the API server have; empty: they have none.
+// own returns the token that requests to the API server carry; empty: none.
 func (c *Cluster) own(ctx context.Context) (token string, err error) {
 	seen := func(r *http.Request) (*http.Response, error) {
 		token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -57,7 +60,7 @@ func (c *Cluster) own(ctx context.Context) (token string, err error) {
 	return token, nil
 }
 
-// errSeen ends a request that is not sent.
+// errSeen ends a request before it is sent.
 var errSeen = errors.New("not sent")
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// decode reads a resource, without the fields, enum values and extensions that this program does not know: the proxy may be
-// newer.
+// decode parses a resource without the fields, enum values and extensions that this program does not know: the proxy
+// may be newer.
 func decode(t xds.Type, raw json.RawMessage) (proto.Message, error) {
 	var m proto.Message
 	switch t {
@@ -43,7 +43,7 @@ func decode(t xds.Type, raw json.RawMessage) (proto.Message, error) {
 
 var tolerant = protojson.UnmarshalOptions{DiscardUnknown: true, AllowPartial: true, Resolver: resolver{protoregistry.GlobalTypes}}
 
-// resolver reads an Any of a type that is not linked into this program as a message without fields, and forgets what is in it.
+// resolver parses an Any of a type that is not linked into this program as a message without fields.
 type resolver struct{ *protoregistry.Types }
 
 // FindMessageByURL implements protojson's resolver.

@@ -1,7 +1,9 @@
-// Package dump reads what a proxy has: the config_dump of Envoy's admin interface or of navarchd, and Envoy's /clusters.
+// Package dump parses a proxy's configuration: the config_dump of Envoy's admin interface or of navarchd, and Envoy's
+// /clusters.
 //
-// Owns: nothing.  Reads: bytes that anybody may have written.  Never: fails as a whole because of one resource that it does
-// not understand; a socket, a file.
+// Owns: nothing.
+// Reads: untrusted bytes.
+// Never: fails as a whole because of one resource that it does not understand; uses a socket or a file.
 package dump
 
 import (
@@ -22,9 +24,10 @@ import (
 // Dump is the resources of one proxy by type, in the order of the source.
 type Dump struct {
 	Resources [xds.NumTypes][]Resource
-	// Has says which types have a section, also an empty one. Envoy leaves endpoints out unless it is asked with include_eds.
+	// Has reports which types have a section, even an empty one. Envoy omits endpoints unless it is asked with
+	// include_eds.
 	Has [xds.NumTypes]bool
-	// Hosts are the endpoints as Envoy's /clusters has them; nil: it was not read.
+	// Hosts are the endpoints of Envoy's /clusters; nil: it was not read.
 	Hosts []Host
 }
 
@@ -32,15 +35,16 @@ type Dump struct {
 type Resource struct {
 	Type    xds.Type
 	Name    string
-	Version string // empty: not known
-	// Raw is the resource as the dump has it; nil: the proxy has none, since every version was refused or is withheld.
+	Version string // empty: unknown
+	// Raw is the resource in the dump; nil: the proxy has no version of it, since every version was refused or is
+	// withheld.
 	Raw json.RawMessage
-	// Message is the same decoded, without what this program does not know; nil where Raw is, or where Problem says why.
+	// Message is Raw decoded, without unknown parts; nil if Raw is nil, or for the reason in Problem.
 	Message proto.Message
 	Problem error
-	// Where says in which list of Envoy's it is: "static", "warming", "draining"; empty: active.
+	// Where is the resource's list in Envoy's dump: "static", "warming", "draining"; empty: active.
 	Where string
-	// Failure is a version that is not what the proxy has; nil: none.
+	// Failure is a version that the proxy does not have; nil: none.
 	Failure *Failure
 }
 
@@ -52,7 +56,7 @@ type Failure struct {
 	Last     string `json:"last_update_attempt,omitempty"` // RFC 3339
 }
 
-// Word is REFUSED or WITHHELD.
+// Word returns REFUSED or WITHHELD.
 func (f *Failure) Word() string {
 	if f.Withheld {
 		return "WITHHELD"
@@ -60,10 +64,10 @@ func (f *Failure) Word() string {
 	return "REFUSED"
 }
 
-// object is a JSON object whose fields are not read yet.
+// object is a JSON object with unparsed fields.
 type object map[string]json.RawMessage
 
-// field is a field by its proto name, also where it is written in proto's JSON name.
+// field returns a field by its proto name, even if it is written in proto's JSON name.
 func (o object) field(name string) json.RawMessage {
 	if raw, ok := o[name]; ok {
 		return raw
@@ -77,13 +81,13 @@ func (o object) field(name string) json.RawMessage {
 	return o[first]
 }
 
-// text is a field that is a string; empty where it is not.
+// text returns a string field; empty if it has another type.
 func (o object) text(name string) (s string) {
 	_ = json.Unmarshal(o.field(name), &s)
 	return s
 }
 
-// object is a field that is an object; nil where it is not.
+// object returns an object field; nil if it has another type.
 func (o object) object(name string) (out object) {
 	if json.Unmarshal(o.field(name), &out) != nil {
 		return nil
@@ -91,7 +95,7 @@ func (o object) object(name string) (out object) {
 	return out
 }
 
-// list is a field that is a list of objects; elements of it that are none are nil.
+// list returns a field with a list of objects; elements of other types are nil.
 func (o object) list(name string) []object {
 	var raws []json.RawMessage
 	if json.Unmarshal(o.field(name), &raws) != nil {
@@ -106,7 +110,7 @@ func (o object) list(name string) []object {
 	return out
 }
 
-// section is where one type stands in a dump: the message's name, the lists in it, and the field of an entry that has the
+// section describes one type's section of a dump: the message's name, its lists, and the field of an entry with the
 // resource (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
 type section struct {
 	message, body string
@@ -129,8 +133,8 @@ var sections = [xds.NumTypes]section{
 	xds.Extension: {"envoy.admin.v3.EcdsConfigDump", "ecds_filter", []list{{"ecds_filters", ""}}},
 }
 
-// Read reads Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. Sections and resources that
-// it does not know are passed over. Errors: this is none of them.
+// Read parses Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. Unknown sections
+// and resources are skipped. An error: raw has another form.
 func Read(raw []byte) (*Dump, error) {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {
@@ -163,7 +167,7 @@ func Read(raw []byte) (*Dump, error) {
 	return d, nil
 }
 
-// add reads one entry. A listener may stand in it several times: active, and the next or the last one.
+// add adds one entry. A listener's entry may have several resources: the active one, and the next or the last one.
 func (d *Dump) add(t xds.Type, where string, e object) {
 	bodies := []struct {
 		where string
@@ -198,14 +202,14 @@ func (d *Dump) add(t xds.Type, where string, e object) {
 			r.Failure = failure
 		}
 		if t == xds.Secret && failure != nil && where == "warming" {
-			r.Raw, r.Message, r.Problem = nil, nil, nil // the proxy has none: only the name of what was refused stands there
+			r.Raw, r.Message, r.Problem = nil, nil, nil // the proxy has no version: the entry only names the refused one
 		}
 		added = true
 		d.Resources[t] = append(d.Resources[t], r)
 	}
 }
 
-// nameOf is the name in a resource.
+// nameOf returns the name in a resource.
 func nameOf(t xds.Type, raw json.RawMessage) string {
 	var o object
 	if raw == nil || json.Unmarshal(raw, &o) != nil {
@@ -217,7 +221,7 @@ func nameOf(t xds.Type, raw json.RawMessage) string {
 	return o.text("name")
 }
 
-// failureOf is the error state of an entry, and the resource that is meant; nil: there is none.
+// failureOf returns the error state of an entry and the refused resource; nil: the entry has no error state.
 func failureOf(e object) (*Failure, json.RawMessage) {
 	state := e.object("error_state")
 	if state == nil {

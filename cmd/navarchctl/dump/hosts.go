@@ -7,14 +7,14 @@ import (
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 )
 
-// Host is one endpoint as Envoy's /clusters has it.
+// Host is one endpoint in Envoy's /clusters.
 type Host struct {
 	Cluster string
 	*adminv3.HostStatus
 }
 
-// ReadClusters adds what Envoy's /clusters?format=json says. A cluster that cannot be read is left out. Errors: it is no such
-// answer.
+// ReadClusters adds the content of Envoy's /clusters?format=json. A cluster that does not parse is skipped. An error:
+// raw has another form.
 func (d *Dump) ReadClusters(raw []byte) error {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {
@@ -22,7 +22,7 @@ func (d *Dump) ReadClusters(raw []byte) error {
 	}
 	d.Hosts = []Host{}
 	var statuses []json.RawMessage
-	if field := top.field("cluster_statuses"); field != nil { // Envoy has none of them at all
+	if field := top.field("cluster_statuses"); field != nil { // nil if Envoy has no clusters
 		if err := json.Unmarshal(field, &statuses); err != nil {
 			return fmt.Errorf("cluster_statuses: %w", err)
 		}

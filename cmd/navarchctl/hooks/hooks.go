@@ -1,6 +1,8 @@
-// Package hooks lists the webhook configurations of a cluster: those that mutate and those that validate, in one form.
+// Package hooks lists the webhook configurations of a cluster, mutating and validating ones, in one form.
 //
-// Owns: that form.  Reads: the API server.  Never: changes a configuration.
+// Owns: that form.
+// Reads: the API server.
+// Never: changes a configuration.
 package hooks
 
 import (
@@ -17,7 +19,7 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// The two kinds.
+// Kinds of configurations.
 const (
 	Mutating   = "MutatingWebhookConfiguration"
 	Validating = "ValidatingWebhookConfiguration"
@@ -25,36 +27,38 @@ const (
 
 const admission = "/apis/admissionregistration.k8s.io/v1/"
 
-var paths = map[string]string{Mutating: admission + "mutatingwebhookconfigurations", Validating: admission + "validatingwebhookconfigurations"}
+var paths = map[string]string{Mutating: admission + "mutatingwebhookconfigurations",
+	Validating: admission + "validatingwebhookconfigurations"}
 
-// Configuration is one object.
+// Configuration is one webhook configuration.
 type Configuration struct {
 	Kind     string
 	Meta     metav1.ObjectMeta
 	Webhooks []Webhook
 }
 
-// Webhook is one of its entries.
+// Webhook is one webhook of a configuration.
 type Webhook struct {
 	Name   string
 	Client admissionregistrationv1.WebhookClientConfig
-	// Ignores says that requests pass while nobody answers (failurePolicy Ignore; the API server's default is Fail).
+	// Ignores: requests pass while the webhook does not answer (failurePolicy Ignore; the API server's default is
+	// Fail).
 	Ignores bool
 }
 
-// Path is where the API server has it.
+// Path returns the configuration's API path.
 func (c Configuration) Path() string { return paths[c.Kind] + "/" + url.PathEscape(c.Meta.Name) }
 
-// Revision is the revision of the control plane that it is for; empty: it is not Istio's, nor ours.
+// Revision returns the revision of the configuration's control plane; empty: it is neither Istio's nor Navarch's.
 func (c Configuration) Revision() string { return c.Meta.Labels[label.IoIstioRev.Name] }
 
-// LeadsTo says whether a Service of the namespace answers it.
+// LeadsTo reports whether a Service of the namespace answers the webhook.
 func (w Webhook) LeadsTo(namespace string) bool {
 	return w.Client.Service != nil && w.Client.Service.Namespace == namespace
 }
 
-// OfRevisions are all configurations of a cluster that have a revision: first those that mutate, then those that validate, each in the API
-// server's order. Errors are the API server's, with the kind.
+// OfRevisions lists all configurations of a cluster with a revision: mutating ones, then validating ones, each in the
+// API server's order. Errors are the API server's, with the kind.
 func OfRevisions(ctx context.Context, api *apiserver.Client) (all []Configuration, err error) {
 	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
 	if err := list(ctx, api, Mutating, &mutating); err != nil {

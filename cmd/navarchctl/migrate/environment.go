@@ -1,7 +1,7 @@
 package migrate
 
-// environment are istiod's variables (pilot/pkg/features and pilot/pkg/bootstrap, 1.20 to 1.31). Those that are acted on are navarchd's, by the same name:
-// a test compares them with what navarchd reads.
+// environment are istiod's variables (pilot/pkg/features and pilot/pkg/bootstrap, 1.20 to 1.31). navarchd acts on some
+// by the same name: a test compares them with navarchd's variables.
 var environment = []row{
 	// Of the process.
 	{"REVISION", ActedOn, "the same; `revision`", ""},
@@ -68,7 +68,8 @@ var environment = []row{
 	{"K8S_SIGNER", Decide, "`issuer.kind: signers` with `issuer.defaultSigner`, and its roots in `issuer.signers`", ""},
 	{"CERT_SIGNER_DOMAIN", Decide, "`issuer.kind: signers` with `issuer.signerDomain`, and the roots of its signers in `issuer.signers`", ""},
 	{"ISTIOD_CUSTOM_HOST", ActedOn, "the same; `customHost`", ""},
-	{"COMPLIANCE_POLICY", Reported, "versions and ciphers of TLS are those of the mesh configuration (`meshMTLS`, `tlsDefaults`) and of rules; none is chosen for FIPS. Injection hands it to Istio's agents, with `GODEBUG=fips140=only` for `fips-140-3`", ""},
+	{"COMPLIANCE_POLICY", Reported, "versions and ciphers of TLS are those of the mesh configuration (`meshMTLS`, `tlsDefaults`) and of" +
+		" rules; none is chosen for FIPS. Injection hands it to Istio's agents, with `GODEBUG=fips140=only` for `fips-140-3`", ""},
 	{"DEFAULT_WORKLOAD_CERT_TTL", ActedOn, "the same", ""},
 	{"MAX_WORKLOAD_CERT_TTL", ActedOn, "the same", ""},
 	{"WORKLOAD_CERT_*", Reported, "`DEFAULT_WORKLOAD_CERT_TTL`, `MAX_WORKLOAD_CERT_TTL`", ""},
@@ -85,12 +86,16 @@ var environment = []row{
 	{"ENABLE_CLUSTER_TRUST_BUNDLE_API", Reported, "roots are in ConfigMaps istio-ca-root-cert", "false"},
 	{"ISTIO_MULTIROOT_MESH", NoEffect, "several roots are always trusted (`caCertificates` of the mesh configuration)", ""},
 	{"PILOT_SKIP_VALIDATE_TRUST_DOMAIN", Reported, "peers are verified; `trustDomainAliases` name others", "false"},
-	{"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS", NoEffect, "several providers of external authorization of one workload are all asked", ""},
+	{"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS", NoEffect,
+		"several providers of external authorization of one workload are all asked", ""},
 	{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", ActedOn, "the same", ""},
-	{"BLOCKED_CIDRS_IN_JWKS_URIS", ActedOn, "the same, beside addresses that are never connected to; addresses of the machine itself are among these, but for `--jwks-loopback`, and Services and Pods of the clusters, but for `--jwks-cluster`", ""},
+	{"BLOCKED_CIDRS_IN_JWKS_URIS", ActedOn,
+		"the same, beside addresses that are never connected to; addresses of the machine itself are among these, but for" +
+			" `--jwks-loopback`, and Services and Pods of the clusters, but for `--jwks-cluster`", ""},
 	{"PILOT_JWT_ENABLE_REMOTE_JWKS", Reported, "the leader fetches keys, and no proxy does", "false"},
 	{"PILOT_JWT_*", Reported, "the leader fetches keys, and no proxy does", ""},
-	{"JWKS_RESOLVER_INSECURE_SKIP_VERIFY", Reported, "servers of key sets are always verified; `--jwks-roots` for those of your own CA", "false"},
+	{"JWKS_RESOLVER_INSECURE_SKIP_VERIFY", Reported,
+		"servers of key sets are always verified; `--jwks-roots` for those of your own CA", "false"},
 	// Clusters, networks, machines, addresses.
 	{"PILOT_REMOTE_CLUSTER_TIMEOUT", NoEffect, "nobody waits for another cluster", ""},
 	{"PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", ActedOn, "the same, but for exec and providers", ""},
@@ -110,8 +115,10 @@ var environment = []row{
 	{"ISTIO_DUAL_STACK", NoEffect, "proxies with addresses of both families listen at both, whatever it says", ""},
 	{"ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS", Reported, "a proxy without an IPv4 address listens at none", "false"},
 	// Webhooks.
-	{"INJECTION_WEBHOOK_CONFIG_NAME", NoEffect, "configurations are known by their revision and Service; none: `--write-webhook-configurations=false`", ""},
-	{"VALIDATION_WEBHOOK_CONFIG_NAME", NoEffect, "configurations are known by their revision and Service; none: `--write-webhook-configurations=false`", ""},
+	{"INJECTION_WEBHOOK_CONFIG_NAME", NoEffect,
+		"configurations are known by their revision and Service; none: `--write-webhook-configurations=false`", ""},
+	{"VALIDATION_WEBHOOK_CONFIG_NAME", NoEffect,
+		"configurations are known by their revision and Service; none: `--write-webhook-configurations=false`", ""},
 	{"ENABLE_NATIVE_SIDECARS", ActedOn, "the same; auto is the default", ""},
 	// The rest is about what proxies are sent.
 	{"PILOT_ENABLE_SERVICEENTRY_SELECT_PODS", NoEffect, "they do", ""},
@@ -126,9 +133,11 @@ var environment = []row{
 	{"PILOT_ENABLE_MONGO_FILTER", Reported, "ports of MongoDB have the filter, where the proxy does", "true"},
 	{"PILOT_ENABLE_MYSQL_FILTER", Reported, "ports of MySQL are plain TCP", "false"},
 	{"PILOT_ENABLE_REDIS_FILTER", Reported, "ports of Redis are plain TCP", "false"},
-	{"PILOT_ENABLE_PERSISTENT_SESSION_FILTER", Reported, "labels of persistent sessions are in `/debug/problems`; `consistentHash` of a DestinationRule may do", "false"},
+	{"PILOT_ENABLE_PERSISTENT_SESSION_FILTER", Reported,
+		"labels of persistent sessions are in `/debug/problems`; `consistentHash` of a DestinationRule may do", "false"},
 	{"PILOT_PERSISTENT_SESSION_*", NoEffect, "it names labels of persistent sessions, which are not acted on", ""},
-	{"PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER", ActedOn, "the same; for one Service: annotation `navarch.io/headless-listeners: merged`", ""},
+	{"PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER", ActedOn,
+		"the same; for one Service: annotation `navarch.io/headless-listeners: merged`", ""},
 	{"PILOT_TRACE_SAMPLING", Reported, "1 % is sampled where neither a Telemetry nor `defaultConfig.tracing` says otherwise", "1"},
 	{"PILOT_ENABLE_METADATA_EXCHANGE", NoEffect, "proxies that have the filter are sent it", ""},
 	{"PILOT_MX_ADDITIONAL_LABELS", Reported, "the filter exchanges Istio's own labels", ""},

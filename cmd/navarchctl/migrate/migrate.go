@@ -1,9 +1,10 @@
-// Package migrate says what becomes of an istiod's settings with Navarch: of each Helm value, flag and environment variable whether it is acted on, and
-// by what, whether somebody has to decide first, whether it is not and somebody has to know, or whether it has no effect that anybody would miss. One
-// table for all. Values writes them as values of Navarch's chart.
+// Package migrate classifies an istiod's settings: Helm values, flags and environment variables. It states whether
+// Navarch acts on a setting, needs a decision first, lacks an equivalent, or needs none. One table has all settings.
+// Values translates settings into values of Navarch's chart.
 //
-// Owns: the table.  Reads: Helm values, Deployments, records of Helm's releases, as they are given.  Never: a socket; decides whether a key that it does
-// not know is harmless.
+// Owns: the table.
+// Reads: Helm values, Deployments, and records of Helm's releases, as arguments.
+// Never: uses a socket; decides whether an unknown key is harmless.
 package migrate
 
 import (
@@ -14,11 +15,11 @@ import (
 	"strings"
 )
 
-// Effect is what becomes of a setting.
+// Effect is the effect of a setting with Navarch.
 type Effect string
 
-// The effects. ActedOn: Values writes it. Decide: Navarch does the same once somebody has chosen what to write, and something else until then. Reported: it
-// is not acted on, and what it brought about is missing.
+// Effects. ActedOn: Values writes it. Decide: Navarch does the same after somebody has chosen a value, and something
+// else until then. Reported: it has no effect here, and its result is missing.
 const (
 	Decide   Effect = "decide"
 	ActedOn  Effect = "acted on"
@@ -26,10 +27,10 @@ const (
 	NoEffect Effect = "no effect"
 )
 
-// Sort is where a setting is made.
+// Sort is the kind of a setting.
 type Sort string
 
-// The sorts of settings.
+// Kinds of settings.
 const (
 	Value       Sort = "value"
 	Environment Sort = "environment"
@@ -37,15 +38,15 @@ const (
 	Operator    Sort = "operator" // a field of an IstioOperator's spec
 )
 
-// row is one line of the table: a key, and all keys below it that have no line of their own.
+// row is one line of the table: a key, and all keys below it without a line of their own.
 type row struct {
 	key    string
 	effect Effect
-	here   string // the value of our chart, flag or variable, in the words of their pages; of what is not acted on: why, or what to do
-	same   string // of what is reported or to be decided: the value with which nothing is missing, as a rule istiod's default; empty: there is none
+	here   string // our chart's value, flag or variable, in the words of their pages; of a setting without effect: the reason, or advice
+	same   string // of Reported and Decide: the value with which nothing is missing, usually istiod's default; empty: no such value
 }
 
-// Setting is one that was found.
+// Setting is a setting that was found.
 type Setting struct {
 	Sort   Sort   `json:"sort"`
 	Key    string `json:"key"`
@@ -54,7 +55,7 @@ type Setting struct {
 	Here   string `json:"here"`
 
 	path []string // of a value: the parts of its key, which may contain dots
-	raw  any      // the value as given; of a variable that Kubernetes fills in: its entry, a map
+	raw  any      // the given value; of a variable that Kubernetes fills in: its entry, a map
 }
 
 // same reports whether two settings are equal for a reader.
@@ -63,11 +64,11 @@ func same(a, b Setting) bool { return a.Sort == b.Sort && a.Key == b.Key && a.Va
 // tables by sort.
 var tables = map[Sort][]row{Value: values, Environment: environment, Flag: flags, Operator: operator}
 
-// unknown is said of a key that no table has.
+// unknown is the text for a key that no table has.
 const unknown = "it is not known here: look it up in the release notes of the istiod that has it"
 
-// judge completes a setting.
-func judge(s Setting) Setting {
+// classify completes a setting from the tables.
+func classify(s Setting) Setting {
 	s.Effect, s.Here = Reported, unknown
 	best := -1
 	for _, r := range tables[s.Sort] {
@@ -81,7 +82,7 @@ func judge(s Setting) Setting {
 	return s
 }
 
-// orDecide turns a setting that is acted on, and whose value cannot be written, into one to decide.
+// orDecide turns an ActedOn setting without a usable value into Decide.
 func (s Setting) orDecide() Setting {
 	if s.Effect == ActedOn && !s.carryInto(map[string]any{}, map[string]any{}) {
 		s.Effect, s.Here = Decide, "this value cannot be carried over: "+s.Here
@@ -89,7 +90,8 @@ func (s Setting) orDecide() Setting {
 	return s
 }
 
-// below says whether a line is about a key: it is the same, or a path that leads to it; * at its end stands for any rest of a word.
+// below reports whether a line applies to a key: it is equal, or a path that leads to it; * at its end matches the rest
+// of a word.
 func below(line, key string) bool {
 	if stem, is := strings.CutSuffix(line, "*"); is {
 		return strings.HasPrefix(key, stem)
@@ -97,11 +99,11 @@ func below(line, key string) bool {
 	return key == line || strings.HasPrefix(key, line+".")
 }
 
-// aliases are first parts of values that say the same without them: Istio's chart puts all of its own values below one key for Helm's sake, and had them
-// below pilot before 1.24.
+// aliases are first parts of values without a meaning of their own. Istio's chart puts all of its values below one key
+// for Helm's sake, and had them below pilot before 1.24.
 var aliases = []string{"_internal_defaults_do_not_set", "pilot", "defaults"}
 
-// withoutAlias is the path of a value at the top of a file.
+// withoutAlias removes an alias from the path of a value.
 func withoutAlias(path []string) []string {
 	for _, alias := range aliases {
 		if len(path) > 1 && path[0] == alias {
@@ -111,7 +113,7 @@ func withoutAlias(path []string) []string {
 	return path
 }
 
-// FromValues judges Helm values, as they are in a file. Arguments and variables in them are settings of their own.
+// FromValues classifies the Helm values of a file. Arguments and variables in them are settings of their own.
 func FromValues(tree map[string]any) []Setting {
 	var all []Setting
 	walk(nil, tree, func(path []string, v any) {
@@ -133,7 +135,8 @@ func FromValues(tree map[string]any) []Setting {
 	return sorted(all)
 }
 
-// meant lists the values below which an empty value has a meaning: `tracing: {}` of a ProxyConfig, `includeIPRanges: ""`.
+// meant lists the values below which an empty value has a meaning: `tracing: {}` of a ProxyConfig, `includeIPRanges:
+// ""`.
 var meant = []string{"meshConfig", "global.proxy"}
 
 // walk calls f for each leaf. Empty maps, lists and texts are skipped, except below the values of meant.
@@ -167,10 +170,10 @@ func texts(list []any) (all []string) {
 	return all
 }
 
-// elsewhere stands for the value of a variable that Kubernetes fills in.
+// elsewhere replaces the value of a variable that Kubernetes fills in.
 const elsewhere = "(from elsewhere)"
 
-// fromReferences judges variables whose values Secrets, ConfigMaps or fields have.
+// fromReferences classifies variables with values from Secrets, ConfigMaps or fields.
 func fromReferences(list []any) (all []Setting) {
 	for _, one := range list {
 		entry, _ := one.(map[string]any)
@@ -180,7 +183,8 @@ func fromReferences(list []any) (all []Setting) {
 	return all
 }
 
-// fromArgs judges arguments of pilot-discovery. The command's name is none; an argument without a value is true, unless the next one is its value.
+// fromArgs classifies arguments of pilot-discovery. The command's name is skipped. An argument without a value is true,
+// unless the next one is its value.
 func fromArgs(args []string) (all []Setting) {
 	for i := 0; i < len(args); i++ {
 		name, is := strings.CutPrefix(args[i], "--")
@@ -203,10 +207,10 @@ func fromArgs(args []string) (all []Setting) {
 	return sorted(all)
 }
 
-// sorted judges settings, and puts what is to be known first.
+// sorted classifies settings, and puts important ones first.
 func sorted(all []Setting) []Setting {
 	for i := range all {
-		all[i] = judge(all[i]).orDecide()
+		all[i] = classify(all[i]).orDecide()
 	}
 	scaledTogether(all)
 	slices.SortStableFunc(all, func(a, b Setting) int {
@@ -215,19 +219,19 @@ func sorted(all []Setting) []Setting {
 	return all
 }
 
-// byEffect compares settings by how much somebody has to know them.
+// byEffect orders settings by importance.
 func byEffect(a, b Setting) int {
 	order := []Effect{Decide, Reported, ActedOn, NoEffect}
 	return cmp.Compare(slices.Index(order, a.Effect), slices.Index(order, b.Effect))
 }
 
-// Merge puts several lists together, each setting once.
+// Merge joins several lists, each setting once.
 func Merge(lists ...[]Setting) []Setting {
 	all := sorted(slices.Concat(lists...))
 	return slices.CompactFunc(all, same)
 }
 
-// Page is the table as a part of a page: a table in Markdown for each sort.
+// Page returns the tables in Markdown, one for each kind.
 func Page() string {
 	var b strings.Builder
 	for _, of := range []struct {

@@ -191,18 +191,18 @@ func TestOrder(t *testing.T) {
 		name, value string
 		want        Effect
 	}{{"PILOT_HTTP10", "true", Reported}, {"PILOT_HTTP10", "false", NoEffect}, {"PILOT_ENABLE_MONGO_FILTER", "false", Reported}, {"PILOT_ENABLE_MONGO_FILTER", "true", NoEffect}} {
-		if s := judge(Setting{Sort: Environment, Key: of.name, Value: of.value}); s.Effect != of.want || strings.Contains(s.Here, "navarchctl render") {
+		if s := classify(Setting{Sort: Environment, Key: of.name, Value: of.value}); s.Effect != of.want || strings.Contains(s.Here, "navarchctl render") {
 			t.Errorf("%s=%s: %+v, want %s", of.name, of.value, s, of.want)
 		}
 	}
 	tables["test"] = []row{{"a", Reported, "short", ""}, {"a.b", ActedOn, "long", ""}, {"a.*", NoEffect, "any", ""}}
 	defer delete(tables, "test")
 	for key, want := range map[string]string{"a": "short", "a.b": "long", "a.b.c": "long", "a.x": "any", "ab": unknown} {
-		if s := judge(Setting{Sort: "test", Key: key}); s.Here != want {
+		if s := classify(Setting{Sort: "test", Key: key}); s.Here != want {
 			t.Errorf("%s: %q, want %q", key, s.Here, want)
 		}
 	}
-	if s := judge(Setting{Sort: Environment, Key: "PILOT_JWT_ENABLE_OTHER"}); !strings.Contains(s.Here, "the leader fetches keys") {
+	if s := classify(Setting{Sort: Environment, Key: "PILOT_JWT_ENABLE_OTHER"}); !strings.Contains(s.Here, "the leader fetches keys") {
 		t.Errorf("%+v", s)
 	}
 }

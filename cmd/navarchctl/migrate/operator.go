@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// operator are the fields of an IstioOperator's spec (operator/pkg/apis/types.go, 1.20 to 1.31) that are not values of the chart istiod by another name.
+// operator are the fields of an IstioOperator's spec (operator/pkg/apis/types.go, 1.20 to 1.31) that are not values of
+// the chart istiod by another name.
 var operator = []row{
 	{"profile", Reported, "it stands for values and components: give these; gateways are not deployed", "minimal"},
 	{"compatibilityVersion", Reported, "it stands for variables: give these", ""},
 	{"namespace", Decide, "it is the namespace of the release (`helm install -n`)", "istio-system"},
 	{"installPackagePath", NoEffect, "it is where istioctl finds Istio's charts", ""},
-	{"components.base.enabled", Reported, "the chart has no part without the objects of this component; without Istio's kinds `crds.install: false`", "true"},
+	{"components.base.enabled", Reported,
+		"the chart has no part without the objects of this component; without Istio's kinds `crds.install: false`", "true"},
 	{"components.pilot.enabled", Reported, "the chart installs a control plane", "true"},
 	{"components.pilot.k8s", Reported, "the chart has no value for it: set it in Navarch's objects yourself", ""},
 	{"components.ingressGateways", Reported, "gateways are not deployed: keep those of the chart gateway", ""},
@@ -22,7 +24,7 @@ var operator = []row{
 	{"components", Reported, "it is of a chart beside istiod's", ""},
 }
 
-// fields are those of an IstioOperator's spec that are values of the chart istiod, below pilot where both are given.
+// fields are those of an IstioOperator's spec that are values of the chart istiod, below pilot if both exist.
 var fields = map[string]string{
 	"meshConfig": "meshConfig", "revision": "revision", "hub": "global.hub", "tag": "global.tag",
 	"components.pilot.hub": "global.hub", "components.pilot.tag": "global.tag",
@@ -39,7 +41,8 @@ var fields = map[string]string{
 	"components.pilot.k8s.priorityClassName":   "global.priorityClassName",
 }
 
-// fromOperator judges an IstioOperator, as istioctl install takes it. What it says of istiod's Deployment counts more than its values do.
+// fromOperator classifies an IstioOperator as istioctl install does: its settings of istiod's Deployment override its
+// values.
 func fromOperator(tree map[string]any) []Setting {
 	spec, _ := tree["spec"].(map[string]any)
 	values, _ := spec["values"].(map[string]any)
@@ -73,7 +76,7 @@ func fromOperator(tree map[string]any) []Setting {
 	return Merge(FromValues(values), own)
 }
 
-// fromVariables judges variables in the form that a container has them in.
+// fromVariables classifies variables in the form of a container's env.
 func fromVariables(list []any) (all []Setting) {
 	for _, one := range list {
 		entry, _ := one.(map[string]any)

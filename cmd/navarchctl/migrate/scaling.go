@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// scaling lists the values that together describe the number and the size of replicas, each with what reads it; false: it is of a wrong type.
+// scaling lists the values that together describe the number and size of replicas, each with its parser; false: it has
+// a wrong type.
 var scaling = map[string]func(Setting) (any, bool){
 	"autoscaleEnabled":             func(s Setting) (any, bool) { return truth(s.raw) },
 	"autoscaleMin":                 upTo(math.MaxInt32),
@@ -22,7 +23,7 @@ var scaling = map[string]func(Setting) (any, bool){
 
 const stabilization = "autoscaleBehavior.scaleDown.stabilizationWindowSeconds"
 
-// upTo reads a whole number from 1 to a bound.
+// upTo parses a whole number from 1 to a bound.
 func upTo(most int) func(Setting) (any, bool) {
 	return func(s Setting) (any, bool) {
 		n, err := strconv.Atoi(fmt.Sprint(s.raw))
@@ -30,7 +31,7 @@ func upTo(most int) func(Setting) (any, bool) {
 	}
 }
 
-// size reads a request or a limit of the value resources.
+// size parses a request or a limit of the value resources.
 func size(s Setting) (any, bool) {
 	if len(s.path) != 3 || s.path[1] != "requests" && s.path[1] != "limits" {
 		return nil, false
@@ -39,7 +40,8 @@ func size(s Setting) (any, bool) {
 	return s.raw, err == nil
 }
 
-// scaledTogether corrects the effects of values of scaling that depend on one another: istiod has either a number of replicas, or bounds of it.
+// scaledTogether corrects the effects of scaling values that depend on each other: istiod has either a number of
+// replicas, or bounds of it.
 func scaledTogether(all []Setting) {
 	given := map[string]any{}
 	for _, s := range all {
@@ -49,7 +51,8 @@ func scaledTogether(all []Setting) {
 	}
 	unused, why := []string{"replicaCount"}, "istiod has as many replicas as scaling says, unless `autoscaleEnabled` is false"
 	if given["autoscaleEnabled"] == false {
-		unused, why = []string{"autoscaleMin", "autoscaleMax", "cpu.targetAverageUtilization", stabilization}, "`autoscaleEnabled: false` turns scaling off"
+		unused, why = []string{"autoscaleMin", "autoscaleMax", "cpu.targetAverageUtilization", stabilization},
+			"`autoscaleEnabled: false` turns scaling off"
 	}
 	least, most := or(given["autoscaleMin"], 1), or(given["autoscaleMax"], 5)
 	for i := range all {
@@ -78,12 +81,13 @@ func deployment(tree map[string]any) map[string]any {
 	}
 	requests, _ := resources["requests"].(map[string]any)
 	limits, _ := resources["limits"].(map[string]any)
-	if requests["cpu"] == nil && limits["cpu"] == nil { // autoscaling goes by a part of it
+	if requests["cpu"] == nil && limits["cpu"] == nil { // autoscaling uses a fraction of it
 		set(resources, []string{"requests", "cpu"}, "500m")
 	}
 	cpu, _ := tree["cpu"].(map[string]any)
 	least := or(tree["autoscaleMin"], 1)
-	scaler := map[string]any{"minReplicas": least, "maxReplicas": max(least, or(tree["autoscaleMax"], 5)), "targetCPU": or(cpu["targetAverageUtilization"], 80)}
+	scaler := map[string]any{"minReplicas": least, "maxReplicas": max(least, or(tree["autoscaleMax"], 5)),
+		"targetCPU": or(cpu["targetAverageUtilization"], 80)}
 	if behaviour, is := tree["autoscaleBehavior"].(map[string]any); is {
 		down, _ := behaviour["scaleDown"].(map[string]any)
 		scaler["stabilizationWindowSeconds"] = down["stabilizationWindowSeconds"]
@@ -92,7 +96,7 @@ func deployment(tree map[string]any) map[string]any {
 	return d
 }
 
-// or is a number, or what stands in for one that is missing.
+// or returns a number, or otherwise if it is missing.
 func or(v any, otherwise int) int {
 	if n, is := v.(int); is {
 		return n

@@ -18,7 +18,8 @@ import (
 // discovery is the name of istiod's container.
 const discovery = "discovery"
 
-// FromYAML judges a file: Helm values, or manifests, of which Deployments of istiod count. Errors say which document cannot be read.
+// FromYAML classifies a file: Helm values, or manifests, of which Deployments of istiod are used. Errors name the
+// document that does not parse.
 func FromYAML(text []byte) ([]Setting, error) {
 	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var lists [][]Setting
@@ -50,7 +51,8 @@ func FromYAML(text []byte) ([]Setting, error) {
 	}
 }
 
-// FromDeployment judges the arguments and the variables of istiod's container. Variables that Kubernetes fills in are known by where it has their values.
+// FromDeployment classifies the arguments and variables of istiod's container. Variables that Kubernetes fills in are
+// identified by their sources.
 func FromDeployment(d *appsv1.Deployment) []Setting {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if c.Name != discovery {
@@ -69,14 +71,14 @@ func FromDeployment(d *appsv1.Deployment) []Setting {
 	return nil
 }
 
-// mostOfRelease bounds what a record of Helm's may unpack to.
+// mostOfRelease bounds the unpacked size of a Helm record.
 const mostOfRelease = 32 << 20
 
-// charts are the names that Istio's chart of istiod has had.
+// charts are the present and former names of Istio's chart of istiod.
 var charts = map[string]bool{"istiod": true, "istio-discovery": true}
 
-// FromRelease judges the values that a release of Helm was given, by the key release of its Secret; false: it is of another chart.
-// An error: the record is no release.
+// FromRelease classifies the values of a Helm release, by the key release of its Secret; false: the release is of
+// another chart. An error: the record is invalid.
 func FromRelease(record []byte) ([]Setting, bool, error) {
 	packed, err := base64.StdEncoding.DecodeString(string(record))
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// Values translates settings into values of Navarch's chart: those that are acted on. rest lists all others, those that need a decision first.
+// Values translates ActedOn settings into values of Navarch's chart. rest lists all others, those that need a decision
+// first.
 func Values(all []Setting) (values map[string]any, rest []Setting) {
 	values = map[string]any{}
 	scale := map[string]any{}
-	for _, sort := range []Sort{Value, Environment, Flag, Operator} { // of two with one meaning istiod takes the later one, too
+	for _, sort := range []Sort{Value, Environment, Flag, Operator} { // of two equivalent settings the later one wins, as with istiod
 		for _, s := range all {
 			if s.Sort == sort && (s.Effect != ActedOn || !s.carryInto(values, scale)) {
 				rest = append(rest, s)
@@ -26,13 +27,14 @@ func Values(all []Setting) (values map[string]any, rest []Setting) {
 	return values, rest
 }
 
-// under reports whether a setting is the one of a key, or below it. Parts of a value's path may contain dots themselves.
+// under reports whether a setting has a key, or is below it. Parts of a value's path may contain dots themselves.
 func (s Setting) under(key string) bool {
 	parts := strings.Count(key, ".") + 1
 	return below(key, s.Key) && (s.Sort != Value || len(s.path) >= parts && strings.Join(s.path[:parts], ".") == key)
 }
 
-// carryInto sets the values of the chart that have a setting's meaning, those of scaling in a tree of their own; false: the chart has no such value.
+// carryInto sets the chart's values for a setting; those of scaling in a tree of their own. false: the chart has no
+// such value.
 func (s Setting) carryInto(values, scale map[string]any) bool {
 	for key, as := range scaling {
 		if s.Sort == Value && s.under(key) {
@@ -84,7 +86,7 @@ func (s Setting) carryInto(values, scale map[string]any) bool {
 	return true
 }
 
-// set assigns a value at a path of a tree, and makes the maps that lead there.
+// set assigns a value at a path of a tree, and creates the maps on the way.
 func set(tree map[string]any, path []string, v any) {
 	for _, key := range path[:len(path)-1] {
 		next, is := tree[key].(map[string]any)
@@ -97,7 +99,7 @@ func set(tree map[string]any, path []string, v any) {
 	tree[path[len(path)-1]] = v
 }
 
-// truth parses a boolean, which variables write as a text.
+// truth parses a boolean, which variables have as text.
 func truth(v any) (any, bool) {
 	is, err := strconv.ParseBool(fmt.Sprint(v))
 	return is, err == nil

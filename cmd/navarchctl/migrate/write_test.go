@@ -64,7 +64,7 @@ func TestWhatIsActedOnIsWritten(t *testing.T) {
 	}
 	for sort, rules := range carried {
 		for key, rule := range rules {
-			if s := judge(Setting{Sort: sort, Key: key, Value: "?"}); s.Effect != ActedOn {
+			if s := classify(Setting{Sort: sort, Key: key, Value: "?"}); s.Effect != ActedOn {
 				t.Errorf("%s %s is written, and %s: %s", sort, key, s.Effect, s.Here)
 			}
 			for _, path := range rule.to {

@@ -1,8 +1,11 @@
-// Package remains lists what is left of a control plane when its chart is uninstalled, and what has to be deleted before that: its webhook
-// configurations, because the API server would refuse Pods and objects once no webhook answers any more.
+// Package remains lists the objects that uninstalling a control plane's chart leaves behind, and those that must be
+// deleted before: its webhook configurations, because the API server would refuse Pods and objects while no webhook
+// answers.
 //
-// Owns: the list of these objects, and the order in which they go.  Reads: the API server.  Never: deletes what was not listed before; a definition
-// of a kind that has objects, unless it was named.
+// Owns: the list of these objects, and the order of their deletion.
+// Reads: the API server.
+// Never: deletes an object that it has not listed before; deletes a definition of a kind with objects, unless it was
+// named.
 package remains
 
 import (
@@ -23,18 +26,18 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// What the chart's objects are labelled with (deploy/chart/templates/_names.tpl).
+// Labels of the chart's objects (deploy/chart/templates/_names.tpl).
 const (
 	nameLabel = "app.kubernetes.io/name"
 	chartName = "navarch"
 )
 
-// Object is one that is there.
+// Object is an existing object.
 type Object struct {
 	Kind, Namespace, Name string
-	Holds                 string // what goes with it
+	Holds                 string // what is lost with it
 	path                  string
-	uid                   string // an object that is made again under the name is another one
+	uid                   string // distinguishes it from a later object of the same name
 }
 
 func (o Object) String() string {
@@ -44,14 +47,14 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// Cluster is where it is looked for.
+// Cluster is the cluster and the control plane to search.
 type Cluster struct {
 	API       *apiserver.Client
 	Namespace string // of the control plane
 	Revision  string // of webhooks; empty: those of our charts
 }
 
-// meta is what is read of any object.
+// meta is the used part of any object.
 type meta struct {
 	Metadata struct {
 		Name, Namespace, UID string
@@ -59,7 +62,7 @@ type meta struct {
 	}
 }
 
-// list reads objects of a kind below a path, those that say something.
+// list reads the objects of a kind below a path that about describes.
 func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) string) (found []Object, err error) {
 	base, _, _ := strings.Cut(path, "?")
 	err = c.API.Each(ctx, path, func(raw json.RawMessage) error {
@@ -76,7 +79,8 @@ func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) s
 			root, plural, _ := strings.Cut(base, "/v1/")
 			at = root + "/v1/namespaces/" + url.PathEscape(m.Metadata.Namespace) + "/" + plural + "/" + url.PathEscape(m.Metadata.Name)
 		}
-		found = append(found, Object{Kind: kind, Namespace: m.Metadata.Namespace, Name: m.Metadata.Name, Holds: holds, path: at, uid: m.Metadata.UID})
+		found = append(found, Object{Kind: kind, Namespace: m.Metadata.Namespace,
+			Name: m.Metadata.Name, Holds: holds, path: at, uid: m.Metadata.UID})
 		return nil
 	})
 	if err != nil {
@@ -86,18 +90,18 @@ func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) s
 	return found, nil
 }
 
-// holds is what goes with a webhook configuration, by kind.
+// holds maps kinds of webhook configurations to what is lost with them.
 var holds = map[string]string{hooks.Mutating: "Pods get proxies", hooks.Validating: "wrong objects are refused"}
 
-// Webhooks are the configurations that lead to the control plane's namespace. Of a revision: all of it. Else ours: those of a chart of ours, and what
-// leads to the same Services as these (revision tags); others are those besides, istiod's for instance, which may run in the same namespace.
-// Errors are the API server's.
+// Webhooks returns the configurations that lead to the control plane's namespace. With a revision these are all of that
+// revision. Otherwise ours are those of our charts, and those that lead to the same Services (revision tags); others
+// are the rest, for instance those of an istiod in the same namespace. Errors are the API server's.
 func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error) {
 	all, err := hooks.OfRevisions(ctx, c.API)
 	if err != nil {
 		return nil, nil, err
 	}
-	services := map[string]bool{} // of ours, in the namespace
+	services := map[string]bool{} // Services of our configurations in the namespace
 	for _, one := range all {
 		if one.Meta.Labels[nameLabel] == chartName {
 			for _, s := range c.services(one) {
@@ -110,7 +114,8 @@ func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error
 		if len(leads) == 0 {
 			continue
 		}
-		o := Object{Kind: one.Kind, Name: one.Meta.Name, Holds: holds[one.Kind] + ", revision " + one.Revision(), path: one.Path(), uid: string(one.Meta.UID)}
+		o := Object{Kind: one.Kind, Name: one.Meta.Name, Holds: holds[one.Kind] +
+			", revision " + one.Revision(), path: one.Path(), uid: string(one.Meta.UID)}
 		if c.Revision == one.Revision() || c.Revision == "" && slices.ContainsFunc(leads, func(s string) bool { return services[s] }) {
 			ours = append(ours, o)
 		} else {
@@ -120,7 +125,7 @@ func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error
 	return ours, others, nil
 }
 
-// services are those of the control plane's namespace that answer a configuration's webhooks.
+// services returns the Services of the control plane's namespace that answer a configuration's webhooks.
 func (c Cluster) services(of hooks.Configuration) (names []string) {
 	for _, w := range of.Webhooks {
 		if w.LeadsTo(c.Namespace) {
@@ -130,8 +135,8 @@ func (c Cluster) services(of hooks.Configuration) (names []string) {
 	return names
 }
 
-// Running are the workloads of the control plane that are there still: what is kept must not be taken from under them.
-// Errors are the API server's, and say what was asked for.
+// Running lists the control plane's remaining workloads, which still need the kept objects. Errors are the API
+// server's, and name the request.
 func (c Cluster) Running(ctx context.Context) (all []string, err error) {
 	in := "/apis/apps/v1/namespaces/" + url.PathEscape(c.Namespace)
 	var deployments appsv1.DeploymentList
@@ -155,7 +160,7 @@ func (c Cluster) Running(ctx context.Context) (all []string, err error) {
 	return all, nil
 }
 
-// release names the release of Helm that has an object.
+// release names an object's Helm release.
 func release(labels map[string]string) string {
 	if name := labels["app.kubernetes.io/instance"]; name != "" {
 		return " (release " + name + ")"
@@ -163,26 +168,27 @@ func release(labels map[string]string) string {
 	return ""
 }
 
-// etcdName is what names of the chart's own etcd begin with.
+// etcdName is the prefix of the names of the chart's own etcd.
 const etcdName = "navarch-etcd"
 
-// secrets are those that uninstalling keeps, by name, and what goes with them.
+// secrets maps the Secrets that uninstalling keeps to what is lost with them.
 var secrets = map[string]string{
 	"cacerts":         "your own CA: certificates that it signed stay good, and no new ones are signed",
 	"istio-ca-secret": "the root that istiod made",
 	"navarch-kek":     "the key encryption key: without it nobody opens the mesh's CA keys and the Secrets in etcd, nor in its backups",
 }
 
-// Kept are the objects that uninstalling the chart leaves, but for definitions: keys of the CA, etcd's certificates and volumes, and what the leader
-// wrote into namespaces. Errors are the API server's.
+// Kept returns the objects that uninstalling the chart keeps, without definitions: keys of the CA, etcd's certificates
+// and volumes, and the leader's objects in namespaces. Errors are the API server's.
 func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	in := "/api/v1/namespaces/" + url.PathEscape(c.Namespace)
-	kept, err := c.list(ctx, "Secret", in+"/secrets?fieldSelector=type!%3Dhelm.sh/release.v1", func(m meta) string { // a release of Helm may have a megabyte
+	// a Helm release may have a megabyte
+	kept, err := c.list(ctx, "Secret", in+"/secrets?fieldSelector=type!%3Dhelm.sh/release.v1", func(m meta) string {
 		if strings.HasPrefix(m.Metadata.Name, etcdName) {
 			return "etcd's certificates"
 		}
 		if m.Metadata.Labels[nameLabel] == chartName {
-			return cmp.Or(secrets[m.Metadata.Name], secrets["navarch-kek"]) // under the name that the values gave it
+			return cmp.Or(secrets[m.Metadata.Name], secrets["navarch-kek"]) // its name is from the values
 		}
 		return secrets[m.Metadata.Name]
 	})
@@ -202,7 +208,8 @@ func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 		return nil, err
 	}
 	kept = append(kept, volumes...)
-	for _, of := range []struct{ name, holds string }{{"istio-ca-root-cert", "the mesh's roots, for agents of the namespace"}, {"istio-ca-crl", "revocation lists, for agents of the namespace"}} {
+	for _, of := range []struct{ name, holds string }{{"istio-ca-root-cert", "the mesh's roots, for agents of the namespace"},
+		{"istio-ca-crl", "revocation lists, for agents of the namespace"}} {
 		written, err := c.list(ctx, "ConfigMap", "/api/v1/configmaps?fieldSelector=metadata.name%3D"+of.name, func(m meta) string {
 			if m.Metadata.Name != of.name {
 				return ""
@@ -219,14 +226,15 @@ func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 
 // plurals are Istio's kinds, by group.
 var plurals = map[string][]string{
-	"networking.istio.io": {"destinationrules", "envoyfilters", "gateways", "proxyconfigs", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"},
+	"networking.istio.io": {"destinationrules", "envoyfilters",
+		"gateways", "proxyconfigs", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"},
 	"security.istio.io":   {"authorizationpolicies", "peerauthentications", "requestauthentications"},
 	"telemetry.istio.io":  {"telemetries"},
 	"extensions.istio.io": {"trafficextensions", "wasmplugins"},
 }
 
-// Definitions are the CustomResourceDefinitions of Istio's kinds, with how many objects go with each. They are read one by one: all of a cluster
-// have many megabytes. Errors are the API server's.
+// Definitions returns the CustomResourceDefinitions of Istio's kinds, with the number of their objects. They are read
+// one by one, since all definitions of a cluster have many megabytes. Errors are the API server's.
 func (c Cluster) Definitions(ctx context.Context) (found []Object, err error) {
 	for group, all := range plurals {
 		for _, plural := range all {
@@ -243,7 +251,7 @@ func (c Cluster) Definitions(ctx context.Context) (found []Object, err error) {
 	return found, nil
 }
 
-// definition is one; nil: it is not there.
+// definition reads one definition; nil: it does not exist.
 func (c Cluster) definition(ctx context.Context, name, group, plural string) (*Object, error) {
 	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)
 	var d struct {
@@ -262,7 +270,8 @@ func (c Cluster) definition(ctx context.Context, name, group, plural string) (*O
 	if err != nil {
 		return nil, fmt.Errorf("CustomResourceDefinition %s: %w", name, err)
 	}
-	o := &Object{Kind: "CustomResourceDefinition", Name: name, Holds: "objects that are not known, since no version is served", path: path, uid: d.Metadata.UID}
+	o := &Object{Kind: "CustomResourceDefinition", Name: name,
+		Holds: "objects that are not known, since no version is served", path: path, uid: d.Metadata.UID}
 	for _, v := range d.Spec.Versions {
 		if !v.Served {
 			continue
@@ -277,7 +286,7 @@ func (c Cluster) definition(ctx context.Context, name, group, plural string) (*O
 	return o, nil
 }
 
-// count is how many objects there are, of which one alone is read.
+// count returns the number of objects below a path, by reading one of them.
 func (c Cluster) count(ctx context.Context, path string) (int, error) {
 	var some struct {
 		Metadata struct{ RemainingItemCount int }
@@ -287,10 +296,11 @@ func (c Cluster) count(ctx context.Context, path string) (int, error) {
 	return len(some.Items) + some.Metadata.RemainingItemCount, err
 }
 
-// Empty says whether a definition has no object.
+// Empty reports whether a definition has no objects.
 func (o Object) Empty() bool { return o.Holds == "0 objects" }
 
-// Delete deletes objects, one after the other, if they are those that were listed; one that has gone is none. Errors name the object, and end it.
+// Delete deletes objects one after the other, if their uids are those that were listed. A missing object is not an
+// error. It stops at the first error, which names the object.
 func (c Cluster) Delete(ctx context.Context, all []Object, gone func(Object)) error {
 	for _, o := range all {
 		if o.uid == "" {

@@ -29,7 +29,7 @@ func clusterRows(_ Filter, m proto.Message) [][]string {
 	return [][]string{clusterRow(c.GetName(), kind, c.GetMetadata())}
 }
 
-// clusterRow takes the name apart as istioctl does; other clusters have only a name and a type.
+// clusterRow splits the name as istioctl does; other clusters have only a name and a type.
 func clusterRow(name, kind string, metadata *corev3.Metadata) []string {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	if !ok {
@@ -38,8 +38,8 @@ func clusterRow(name, kind string, metadata *corev3.Metadata) []string {
 	return []string{orDash(host), strconv.Itoa(int(port)), orDash(subset), orDash(direction), kind, origin(metadata)}
 }
 
-// origin is the object that made something, "name.namespace", as control planes say in the metadata istio.config
-// (/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME); "-": none is said.
+// origin returns the object that something was made from, "name.namespace", from the metadata istio.config of control
+// planes (/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME); "-": unknown.
 func origin(metadata *corev3.Metadata) string {
 	path := metadata.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
 	parts := strings.Split(path, "/")

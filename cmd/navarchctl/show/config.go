@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Filter says which resources are shown; a field that is empty says nothing. Each is asked of the types that have it.
+// Filter selects the resources to print; an empty field selects all. Each field applies to the types that have it.
 type Filter struct {
-	FQDN      string // part of the host of a cluster
-	Subset    string // part of the subset of a cluster
+	FQDN      string // substring of a cluster's host
+	Subset    string // substring of a cluster's subset
 	Direction string // of a cluster: inbound or outbound
 	Port      uint32 // of a cluster, a listener, an endpoint
 	Name      string // of a route configuration
@@ -25,8 +25,8 @@ type Filter struct {
 	Status    string // of an endpoint: healthy, unhealthy, draining ...
 }
 
-// layout is the table of one type: its heading, the rows of one resource, and whether the filter takes a resource that the proxy
-// has, or a name of one that it has none of.
+// layout is the table of one type: its heading, the rows of one resource, and whether the filter selects a resource. m
+// is nil for a resource that the proxy does not have.
 type layout struct {
 	heading []string
 	rows    func(f Filter, m proto.Message) [][]string
@@ -44,7 +44,7 @@ var layouts = [xds.NumTypes]layout{
 	xds.Extension: {[]string{"NAME", "TYPE", "CONTENT"}, extensionRows, all},
 }
 
-// Select is the resources of one type that the filter takes, sorted by name.
+// Select returns the selected resources of one type, sorted by name.
 func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	var out []dump.Resource
 	for _, r := range d.Resources[t] {
@@ -56,7 +56,7 @@ func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	return out
 }
 
-// order sorts clusters by host first, and others by name.
+// order is the sort key of a resource: clusters by host first, others by name.
 func order(r dump.Resource) string {
 	if direction, port, subset, host, ok := xds.ParseCluster(r.Name); ok {
 		return fmt.Sprintf("%s\x00%05d\x00%s\x00%s", host, port, subset, direction)
@@ -64,7 +64,7 @@ func order(r dump.Resource) string {
 	return r.Name
 }
 
-// Config prints the table of one type, and below it what was refused and what is withheld.
+// Config prints the table of one type, followed by its refused and withheld resources.
 func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter) error {
 	selected := Select(d, t, f)
 	heading := layouts[t].heading
@@ -79,7 +79,7 @@ func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter) error {
 		case r.Message == nil:
 			shown = [][]string{unknown(t, r.Name)}
 		case t == xds.Endpoint && d.Hosts != nil:
-			continue // as Envoy has them, below
+			continue // from Envoy's hosts, below
 		default:
 			shown = layouts[t].rows(f, r.Message)
 		}
@@ -99,7 +99,7 @@ func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter) error {
 	return notes(w, selected)
 }
 
-// mark is the extra column; empty: nothing is the matter.
+// mark returns the text of the extra column; empty: the resource is as it should be.
 func mark(r dump.Resource) string {
 	switch {
 	case r.Failure != nil:
@@ -107,13 +107,13 @@ func mark(r dump.Resource) string {
 	case r.Problem != nil:
 		return "NOT READ"
 	}
-	if r.Where == "static" { // of the bootstrap, and as it should be
+	if r.Where == "static" { // of the bootstrap, which is always in use
 		return ""
 	}
 	return strings.ToUpper(r.Where)
 }
 
-// unknown is the row of a resource of which only the name is known, which is in the column that names it.
+// unknown returns the row of a resource of which only the name is known.
 func unknown(t xds.Type, name string) []string {
 	row := make([]string, len(layouts[t].heading))
 	for i := range row {
@@ -131,7 +131,7 @@ func unknown(t xds.Type, name string) []string {
 	return row
 }
 
-// notes are the lines below the table.
+// notes prints the lines below the table.
 func notes(w io.Writer, selected []dump.Resource) error {
 	for _, r := range selected {
 		var err error
@@ -141,10 +141,12 @@ func notes(w io.Writer, selected []dump.Resource) error {
 			if r.Raw != nil {
 				has = "the proxy has version " + orDash(r.Version)
 			}
-			_, err = fmt.Fprintf(w, "%s %s %s, version %s; %s; %s\n", r.Failure.Word(), r.Type.Noun(), Printable(r.Name), Printable(orDash(r.Failure.Version)),
+			_, err = fmt.Fprintf(w, "%s %s %s, version %s; %s; %s\n",
+				r.Failure.Word(), r.Type.Noun(), Printable(r.Name), Printable(orDash(r.Failure.Version)),
 				Printable(has), Printable(withoutWord(r.Failure.Details)))
-		case r.Problem != nil: // protojson has one of two kinds of space in its errors, by chance
-			_, err = fmt.Fprintf(w, "NOT READ %s %s: %s\n", r.Type.Noun(), Printable(r.Name), Printable(strings.ReplaceAll(r.Problem.Error(), "\u00a0", " ")))
+		case r.Problem != nil: // protojson randomly uses one of two kinds of space in its errors
+			_, err = fmt.Fprintf(w, "NOT READ %s %s: %s\n", r.Type.Noun(),
+				Printable(r.Name), Printable(strings.ReplaceAll(r.Problem.Error(), "\u00a0", " ")))
 		}
 		if err != nil {
 			return err
@@ -153,7 +155,7 @@ func notes(w io.Writer, selected []dump.Resource) error {
 	return nil
 }
 
-// withoutWord leaves the first word of the details out, which the line begins with.
+// withoutWord removes the first word of the details, since the line starts with it.
 func withoutWord(details string) string {
 	for _, word := range []string{"withheld: ", "refused: "} {
 		details = strings.TrimPrefix(details, word)

@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/dump"
 )
 
-// takesAssignment says whether one endpoint is taken. With no filter that asks for endpoints, an assignment without any is.
+// takesAssignment reports whether the filter selects an endpoint of the assignment. Without a filter for endpoints, an
+// empty assignment is selected too.
 func takesAssignment(f Filter, name string, m proto.Message) bool {
 	if f.Cluster != "" && !strings.EqualFold(f.Cluster, name) {
 		return false
@@ -25,18 +26,20 @@ func takesAssignment(f Filter, name string, m proto.Message) bool {
 
 func (f Filter) takesEndpoint(address *corev3.Address, health string) bool {
 	host, port := hostPort(address)
-	return (f.Address == "" || strings.EqualFold(host, f.Address)) && (f.Port == 0 || f.Port == port) && (f.Status == "" || strings.EqualFold(health, f.Status))
+	return (f.Address == "" || strings.EqualFold(host, f.Address)) &&
+		(f.Port == 0 || f.Port == port) && (f.Status == "" || strings.EqualFold(health, f.Status))
 }
 
-// endpointRows is one row for each endpoint of an assignment. Whether Envoy has ejected it is not known here.
+// endpointRows returns one row for each endpoint of an assignment. Envoy's ejections are unknown here.
 func endpointRows(f Filter, m proto.Message) (rows [][]string) {
 	a, _ := m.(*endpointv3.ClusterLoadAssignment)
 	for _, group := range a.GetEndpoints() {
 		for _, e := range group.GetLbEndpoints() {
 			address, health := e.GetEndpoint().GetAddress(), healthOf(e.GetHealthStatus())
 			if f.takesEndpoint(address, health) {
-				weight := max(e.GetLoadBalancingWeight().GetValue(), 1) // none is one
-				rows = append(rows, []string{addressText(address), health, "-", strconv.Itoa(int(weight)), locality(group.GetLocality()), a.GetClusterName()})
+				weight := max(e.GetLoadBalancingWeight().GetValue(), 1) // unset means 1
+				rows = append(rows, []string{addressText(address), health,
+					"-", strconv.Itoa(int(weight)), locality(group.GetLocality()), a.GetClusterName()})
 			}
 		}
 	}
@@ -46,7 +49,7 @@ func endpointRows(f Filter, m proto.Message) (rows [][]string) {
 	return rows
 }
 
-// healthOf reads UNKNOWN as Envoy does.
+// healthOf maps UNKNOWN to HEALTHY, as Envoy does.
 func healthOf(s corev3.HealthStatus) string {
 	if s == corev3.HealthStatus_UNKNOWN {
 		return corev3.HealthStatus_HEALTHY.String()
@@ -54,7 +57,7 @@ func healthOf(s corev3.HealthStatus) string {
 	return s.String()
 }
 
-// hostRows is one row for each endpoint that Envoy has.
+// hostRows returns one row for each endpoint in Envoy.
 func hostRows(d *dump.Dump, f Filter, marked bool) (rows [][]string) {
 	hosts := slices.Clone(d.Hosts)
 	slices.SortStableFunc(hosts, func(a, b dump.Host) int {

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// extensionRows is the one row of a filter's configuration: what Envoy runs, and where a module's code comes from.
+// extensionRows returns the row of a filter's configuration: the type that Envoy runs, and the source of a module's
+// code.
 func extensionRows(_ Filter, m proto.Message) [][]string {
 	config, _ := m.(*corev3.TypedExtensionConfig)
 	kind := string(config.GetTypedConfig().MessageName())
@@ -28,7 +29,7 @@ func extensionRows(_ Filter, m proto.Message) [][]string {
 	return [][]string{{config.GetName(), orDash(kind), content}}
 }
 
-// codeOf is where the code of a module comes from.
+// codeOf returns the source of a module's code.
 func codeOf(p *wasmv3.PluginConfig) string {
 	code := p.GetVmConfig().GetCode()
 	if uri := code.GetRemote().GetHttpUri().GetUri(); uri != "" {

@@ -23,7 +23,7 @@ func takesListener(f Filter, _ string, m proto.Message) bool {
 		(f.Type == "" || strings.EqualFold(kind(l), f.Type))
 }
 
-// hostPort takes an address apart; a socket of the file system has no port.
+// hostPort splits an address; a Unix socket has no port.
 func hostPort(a *corev3.Address) (host string, port uint32) {
 	switch a := a.GetAddress().(type) {
 	case *corev3.Address_SocketAddress:
@@ -51,7 +51,8 @@ func chains(l *listenerv3.Listener) []*listenerv3.FilterChain {
 	return out
 }
 
-// kind is HTTP, TCP, HTTP+TCP or UNKNOWN, by the filters that end the chains; what only closes connections does not count.
+// kind returns HTTP, TCP, HTTP+TCP or UNKNOWN, by the terminal filters of the chains. Chains that only close
+// connections do not count.
 func kind(l *listenerv3.Listener) string {
 	var http, tcp bool
 	for _, chain := range chains(l) {
@@ -74,7 +75,7 @@ func kind(l *listenerv3.Listener) string {
 	return "UNKNOWN"
 }
 
-// terminal is the connection manager or the TCP proxy of a chain, and the cluster of the latter; nil: it has none.
+// terminal returns the connection manager or the TCP proxy of a chain, and the latter's cluster; nil: it has neither.
 func terminal(chain *listenerv3.FilterChain) (proto.Message, string) {
 	for _, filter := range chain.GetFilters() {
 		m, err := filter.GetTypedConfig().UnmarshalNew()
@@ -91,7 +92,7 @@ func terminal(chain *listenerv3.FilterChain) (proto.Message, string) {
 	return nil, ""
 }
 
-// listenerRows is one row for each filter chain.
+// listenerRows returns one row for each filter chain.
 func listenerRows(_ Filter, m proto.Message) (rows [][]string) {
 	l, _ := m.(*listenerv3.Listener)
 	host, port := hostPort(l.GetAddress())
@@ -107,7 +108,7 @@ func listenerRows(_ Filter, m proto.Message) (rows [][]string) {
 	return rows
 }
 
-// chainMatch is what a connection must have to be of the chain.
+// chainMatch describes the connections of a chain.
 func chainMatch(m *listenerv3.FilterChainMatch) string {
 	var said []string
 	add := func(what string, list []string) {
@@ -148,7 +149,7 @@ func prefixes(ranges []*corev3.CidrRange) (out []string) {
 	return out
 }
 
-// destination is where connections of a chain go.
+// destination describes where a chain's connections go.
 func destination(chain *listenerv3.FilterChain) string {
 	switch m, _ := terminal(chain); m := m.(type) {
 	case *hcmv3.HttpConnectionManager:
@@ -173,7 +174,7 @@ func tcpDestination(m *tcpv3.TcpProxy) string {
 	return "Clusters: " + orDash(strings.Join(weighted, ", "))
 }
 
-// inline is a route configuration that stands in the listener: where all goes to one cluster, that.
+// inline describes a route configuration within the listener: its cluster, if all requests go there.
 func inline(rc *routev3.RouteConfiguration) string {
 	var hosts []string
 	for _, vh := range rc.GetVirtualHosts() {

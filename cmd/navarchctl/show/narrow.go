@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/dump"
 )
 
-// Narrowed is a resource as the dump has it; of an assignment the endpoints that the filter takes, where it asks for endpoints.
-// Those of a resource that was not read stay all.
+// Narrowed returns a resource of the dump; of an assignment only the endpoints that the filter selects. An assignment
+// that did not parse stays complete.
 func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 	a, ok := r.Message.(*endpointv3.ClusterLoadAssignment)
 	if !ok || f.Address+f.Status == "" && f.Port == 0 {
@@ -36,9 +36,10 @@ func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 	return raw
 }
 
-// elements gives each element of a list in a JSON object to keep, and is the object with what that returned; nil leaves an element
-// out. names are those that the list's field may have. An error is JSON that is no such object, or keep's.
-func elements(raw json.RawMessage, names []string, keep func(i int, element json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
+// elements calls keep for each element of a list in a JSON object, and returns the object with the results; nil removes
+// an element. names are the possible names of the list's field. Errors: raw is not such an object, and those of keep.
+func elements(raw json.RawMessage, names []string,
+	keep func(i int, element json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return nil, err

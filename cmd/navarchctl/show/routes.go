@@ -10,7 +10,7 @@ import (
 
 func takesRoute(f Filter, name string, _ proto.Message) bool { return f.Name == "" || f.Name == name }
 
-// routeRows is one row for each route.
+// routeRows returns one row for each route.
 func routeRows(_ Filter, m proto.Message) (rows [][]string) {
 	rc, _ := m.(*routev3.RouteConfiguration)
 	for _, vh := range rc.GetVirtualHosts() {
@@ -27,7 +27,7 @@ func routeRows(_ Filter, m proto.Message) (rows [][]string) {
 	return rows
 }
 
-// domains shows the first two; a name of Kubernetes has ten.
+// domains lists the first two domains; a Kubernetes name has ten.
 func domains(all []string) string {
 	if more := len(all) - 2; more > 0 {
 		return strings.Join(all[:2], ", ") + fmt.Sprintf(" + %d more", more)
@@ -35,7 +35,7 @@ func domains(all []string) string {
 	return orDash(strings.Join(all, ", "))
 }
 
-// match is what a request must have: the path, then what else is asked of it.
+// match describes the requests of a route: the path, then further conditions.
 func match(m *routev3.RouteMatch) string {
 	var said []string
 	switch p := m.GetPathSpecifier().(type) {

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// secretRows is one row for each certificate of a chain or a bundle, and one for each revocation list.
-// Keys are in no dump: there stands [redacted].
+// secretRows returns one row for each certificate of a chain or bundle, and for each revocation list. Dumps contain no
+// keys: they have [redacted] instead.
 func secretRows(_ Filter, m proto.Message) (rows [][]string) {
 	secret, _ := m.(*tlsv3.Secret)
 	name := secret.GetName()
@@ -45,14 +45,15 @@ func certificateRow(name, kind string, c *x509.Certificate) []string {
 	if len(c.URIs) > 0 {
 		identity = c.URIs[0].String()
 	}
-	return []string{name, kind, identity, c.SerialNumber.Text(16), c.NotAfter.UTC().Format(time.RFC3339), c.Issuer.CommonName, epochOf(c.Issuer.CommonName, c.AuthorityKeyId)}
+	return []string{name, kind, identity, c.SerialNumber.Text(16),
+		c.NotAfter.UTC().Format(time.RFC3339), c.Issuer.CommonName, epochOf(c.Issuer.CommonName, c.AuthorityKeyId)}
 }
 
-// ownRoot is how ca/issue names the roots that it makes.
+// ownRoot matches the names of ca/issue's roots.
 var ownRoot = regexp.MustCompile(`^Navarch root (\d+) [0-9a-f]+$`)
 
-// epochOf is the number of the issuer's epoch, or, of an operator's own CA, whose name does not have it, the signer that
-// `navarchctl ca status` lists beside the epoch.
+// epochOf returns the number of the issuer's epoch. The names of an operator's own CA have no number; the result is
+// then the signer, which `navarchctl ca status` lists with the epoch.
 func epochOf(issuer string, signer []byte) string {
 	if m := ownRoot.FindStringSubmatch(issuer); m != nil {
 		return m[1]
@@ -63,7 +64,7 @@ func epochOf(issuer string, signer []byte) string {
 	return "signer " + ShortKey(hex.EncodeToString(signer))
 }
 
-// ShortKey is enough of a key identifier to tell those of one mesh apart.
+// ShortKey shortens a key identifier; it stays unique within a mesh.
 func ShortKey(id string) string { return id[:min(len(id), 8)] }
 
 func certificatesIn(source *corev3.DataSource) (all []*x509.Certificate) {
@@ -75,7 +76,7 @@ func certificatesIn(source *corev3.DataSource) (all []*x509.Certificate) {
 	return all
 }
 
-// blocks are the PEM blocks of a source that has them in itself.
+// blocks returns the inline PEM blocks of a source.
 func blocks(source *corev3.DataSource) (all [][]byte) {
 	raw := source.GetInlineBytes()
 	if len(raw) == 0 {

@@ -1,6 +1,8 @@
-// Package show prints what a proxy has as tables, in the columns that istioctl's users know.
+// Package show prints a proxy's configuration as tables, in the columns that istioctl's users know.
 //
-// Owns: nothing.  Reads: dumps.  Never: a socket, a file; writes what is no printable text to a terminal.
+// Owns: nothing.
+// Reads: dumps.
+// Never: uses a socket or a file; writes unprintable text to a terminal.
 package show
 
 import (
@@ -12,7 +14,7 @@ import (
 	"unicode"
 )
 
-// Table prints rows in columns; the first row is the heading. Cells are text of whoever wrote the configuration. Errors are those of w.
+// Table prints rows in columns; the first row is the heading. Cells may be untrusted text. Errors are those of w.
 func Table(w io.Writer, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
@@ -27,7 +29,7 @@ func Table(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Printable is text on one line, with what a terminal would take for a command escaped as in Go.
+// Printable returns text on one line, with unprintable characters escaped as in Go.
 func Printable(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text

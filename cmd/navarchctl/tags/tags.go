@@ -1,9 +1,11 @@
-// Package tags keeps revision tags: more names for a revision, by which namespaces and Pods choose it. A tag is a MutatingWebhookConfiguration of its
-// own, with the names, labels and selectors of Istio's, so that istioctl tag sees ours and navarchctl tag istiod's.
+// Package tags manages revision tags, which are additional names of a revision for the labels of namespaces and Pods. A
+// tag is a MutatingWebhookConfiguration with Istio's names, labels and selectors, so that istioctl tag and navarchctl
+// tag see each other's tags.
 //
-// Owns: the content of a tag's configuration, and what changes when one is set or removed.  Reads: the cluster's webhook configurations and
-// namespaces.  Never: writes a caBundle that it did not find (the leader does); changes the configuration of a revision, except to end that it
-// is the default.
+// Owns: the content of a tag's configuration, and the changes to set or remove one.
+// Reads: the cluster's webhook configurations and namespaces.
+// Never: writes a caBundle that it did not read (the leader does); changes the configuration of a revision, except to
+// end its default role.
 package tags
 
 import (
@@ -28,30 +30,31 @@ const (
 	mutating   = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 	validating = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
-	// defaultTag is the tag whose revision has the namespaces that say istio-injection=enabled, and objects without a revision.
+	// defaultTag is the tag for namespaces with istio-injection=enabled, and for objects without a revision.
 	defaultTag = "default"
-	// defaultValidator is the configuration of the webhook that judges objects without a revision.
+	// defaultValidator is the configuration of the webhook that validates objects without a revision.
 	defaultValidator = "istiod-default-validator"
-	// deactivated is a label that nothing has: by it istioctl has a configuration select nothing (istio istioctl/pkg/tag/generate.go).
+	// deactivated is a label that no object has: istioctl uses it to disable a configuration (istio
+	// istioctl/pkg/tag/generate.go).
 	deactivated      = "istio.io/deactivated"
 	deactivatedValue = "never-match"
 )
 
-// Tag is one that is there.
+// Tag is an existing tag.
 type Tag struct {
 	Name       string   `json:"tag"`
 	Revision   string   `json:"revision"`
-	Namespaces []string `json:"namespaces"` // that choose it
+	Namespaces []string `json:"namespaces"` // namespaces with the tag
 	Of         string   `json:"configuration"`
 }
 
-// Tags are those of a cluster.
+// Tags manages the tags of a cluster.
 type Tags struct {
 	API       *apiserver.Client
 	Namespace string // of the control plane
 }
 
-// check says whether a name can be a tag's: it is the value of a label.
+// check validates a tag's name, which is the value of a label.
 func check(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return fmt.Errorf("tag %q: %s", name, problems[0])
@@ -59,7 +62,7 @@ func check(name string) error {
 	return nil
 }
 
-// List is all tags, by name. Errors are the API server's.
+// List returns all tags by name. Errors are the API server's.
 func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -92,7 +95,7 @@ func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	return tags, nil
 }
 
-// chooses says whether a namespace with these labels has its Pods injected by a tag.
+// chooses reports whether a namespace with these labels has its Pods injected by a tag.
 func chooses(labels map[string]string, tag string) bool {
 	if said, is := labels["istio-injection"]; is {
 		return said == "enabled" && tag == defaultTag
@@ -100,7 +103,7 @@ func chooses(labels map[string]string, tag string) bool {
 	return labels[label.IoIstioRev.Name] == tag
 }
 
-// configurations are all that inject.
+// configurations returns all injection configurations.
 func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	var all admissionregistrationv1.MutatingWebhookConfigurationList
 	if err := t.API.Do(ctx, http.MethodGet, mutating+"?labelSelector="+url.QueryEscape(label.IoIstioRev.Name), nil, &all); err != nil {
@@ -109,15 +112,15 @@ func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.Mut
 	return all.Items, nil
 }
 
-// Change is what setting or removing a tag comes to, in order.
+// Change is the result of setting or removing a tag, in the order of application.
 type Change struct {
-	Make   []any    // configurations, whole
-	Edit   []any    // others, as they are to be
-	Delete []string // MutatingWebhookConfigurations, by name
+	Make   []any    // new configurations
+	Edit   []any    // other configurations in their target state
+	Delete []string // names of MutatingWebhookConfigurations
 }
 
-// Generate is the configuration of a tag for a revision: the webhook of the revision, with its roots, under the tag's selectors. The error says that
-// the revision has no configuration.
+// Generate returns the configuration of a tag: the webhook of the revision with its roots, and the tag's selectors. An
+// error: the revision has no configuration.
 func (t Tags) Generate(ctx context.Context, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -126,7 +129,8 @@ func (t Tags) Generate(ctx context.Context, tag, revision string) (*admissionreg
 	return t.generate(all, tag, revision)
 }
 
-func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguration, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguration,
+	tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	if err := check(tag); err != nil {
 		return nil, err
 	}
@@ -134,19 +138,20 @@ func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguratio
 		return c.Labels[label.IoIstioRev.Name] == revision && c.Labels[label.IoIstioTag.Name] == "" && len(c.Webhooks) > 0
 	})
 	if i < 0 {
-		return nil, fmt.Errorf("revision %q has no MutatingWebhookConfiguration (label %s): install its control plane first", revision, label.IoIstioRev.Name)
+		return nil, fmt.Errorf("revision %q has no MutatingWebhookConfiguration (label %s): install its control plane first",
+			revision, label.IoIstioRev.Name)
 	}
 	of := all[i].Webhooks[0].ClientConfig
 	w := inject.Webhooks{Namespace: t.Namespace, Revision: revision, Tag: tag, CABundle: of.CABundle}
 	made := w.Configuration()
-	for j := range made.Webhooks { // where the revision answers, whatever its Service is called
+	for j := range made.Webhooks { // the revision's address, whatever its Service is called
 		made.Webhooks[j].ClientConfig = of
 	}
 	return made, nil
 }
 
-// Set is what makes a name stand for a revision. Errors: the tag stands for another revision, and overwrite is false; there is a revision of that
-// name; the revision has no configuration.
+// Set returns the change that makes a tag name a revision. Errors: the tag names another revision and overwrite is
+// false; a revision has that name; the revision has no configuration.
 func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -169,7 +174,7 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 			keep(made, c)
 		case is == "" && of == tag && tag != defaultTag:
 			return nil, fmt.Errorf("%s is a revision: both would inject the same Pods", tag)
-		case is == "" && of == tag: // the default revision's own, also where the tag stands for that, as with istioctl
+		case is == "" && of == tag: // the default revision's own, even if the tag names that revision, as with istioctl
 			change.Edit = append(change.Edit, off(c))
 		}
 	}
@@ -186,7 +191,7 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 	return change, nil
 }
 
-// keep has a configuration replace another one, whose labels and annotations of others stay, such as Helm's.
+// keep prepares made to replace a configuration; foreign labels and annotations stay, such as Helm's.
 func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
 	made.ResourceVersion, made.Annotations = there.ResourceVersion, there.Annotations
 	for name, value := range there.Labels {
@@ -196,7 +201,7 @@ func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
 	}
 }
 
-// off has a configuration select nothing.
+// off returns a configuration that selects nothing.
 func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c = c.DeepCopy()
 	c.TypeMeta = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"}
@@ -207,7 +212,7 @@ func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregi
 	return c
 }
 
-// validator is the default validator with the Service of a configuration; nil: there is none, or it has it already.
+// validator returns the default validator with the Service of a configuration; nil: it does not exist, or is unchanged.
 func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.MutatingWebhookConfiguration) (any, error) {
 	var c admissionregistrationv1.ValidatingWebhookConfiguration
 	err := t.API.Do(ctx, http.MethodGet, validating+"/"+defaultValidator, nil, &c)
@@ -219,7 +224,7 @@ func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.Mutat
 	}
 	to := made.Webhooks[0].ClientConfig
 	if to.Service == nil {
-		return nil, nil // at an address: the validator's own is not known
+		return nil, nil // at a URL: the validator's URL is unknown
 	}
 	changed := false
 	for i := range c.Webhooks {
@@ -236,7 +241,7 @@ func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.Mutat
 	return &c, nil
 }
 
-// Remove is what ends a tag. The error says that there is none.
+// Remove returns the change that ends a tag. An error: the tag does not exist.
 func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -254,8 +259,8 @@ func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 	return change, nil
 }
 
-// Apply makes a change: what is to be made comes before what is to end, so that no Pod goes without its proxy in between.
-// It stops at the first error, which is the API server's; to apply the change again is no harm.
+// Apply applies a change. New configurations are made before old ones are deleted, so that every Pod gets its proxy
+// meanwhile. It stops at the first error, which is the API server's; applying the change again is safe.
 func (t Tags) Apply(ctx context.Context, c *Change) error {
 	for _, one := range slices.Concat(c.Make, c.Edit) {
 		if err := t.put(ctx, one); err != nil {
@@ -263,14 +268,15 @@ func (t Tags) Apply(ctx context.Context, c *Change) error {
 		}
 	}
 	for _, name := range c.Delete {
-		if err := t.API.Do(ctx, http.MethodDelete, mutating+"/"+url.PathEscape(name), nil, nil); err != nil && !apiserver.IsStatus(err, http.StatusNotFound) {
+		if err := t.API.Do(ctx, http.MethodDelete, mutating+"/"+url.PathEscape(name), nil, nil); err != nil &&
+			!apiserver.IsStatus(err, http.StatusNotFound) {
 			return fmt.Errorf("MutatingWebhookConfiguration %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// put makes a configuration, or, where it has a resourceVersion, replaces the one that had it.
+// put creates a configuration, or replaces the one of its resourceVersion.
 func (t Tags) put(ctx context.Context, one any) error {
 	object, path := one.(metav1.Object), mutating
 	if _, is := one.(*admissionregistrationv1.ValidatingWebhookConfiguration); is {

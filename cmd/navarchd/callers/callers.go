@@ -1,11 +1,12 @@
-// Package callers says who the callers of this process are, on both of its gRPC addresses and for both of its services. Every process has the
-// same rules, whether it follows a keyring or serves TLS with an operator's files (issue 12, item 2): the certificate of the connection
-// counts, then a token of Kubernetes' issuer (--token-issuer, or that of the cluster's API server) or of our own (embedded default), both of the trust domain of this mesh or an
-// alias of it.
+// Package callers authenticates the callers of this process, on both of its gRPC addresses and for both of its
+// services. Every process has the same rules, whether it follows a keyring or serves TLS with an operator's files. The
+// certificate of the connection counts, else a token of Kubernetes' issuer (--token-issuer, or that of the cluster's
+// API server) or of our own (embedded default). Both must be of this mesh's trust domain or an alias of it.
 //
-// Owns: the chain of authenticators, the count of each identity's connections, and the connections themselves, which end with their
-// caller's right.  Reads: certificates and tokens, by ca/attest; ends of
-// credentials, by ca/expiry.  Never: says what an identity may do.
+// Owns: the chain of authenticators, the count of each identity's connections, and the connections themselves, which
+// end with their caller's right.
+// Reads: certificates and tokens, by ca/attest; ends of credentials, by ca/expiry.
+// Never: decides what an identity may do.
 package callers
 
 import (
@@ -32,74 +33,81 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// connectionsOfWorkload is how many connections one proxy needs at most: for streams, certificates and questions, and as many again
-// while it reconnects.
+// connectionsOfWorkload is the number of connections that one proxy needs: for streams, certificates and requests, and
+// twice that while it reconnects.
 const connectionsOfWorkload = 16
 
-// limitsOfSource are the limits of an address whose clients show no credential: of all proxies of a large node, or of a gateway.
-var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384, Messages: 256 << 20, MessagesPerCredential: 256 << 20, Work: 1e9, WorkInAll: 1e9}
+// limitsOfSource are the limits of an address whose clients show no credential: all proxies of a large node, or a
+// gateway.
+var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384,
+	Messages: 256 << 20, MessagesPerCredential: 256 << 20, Work: 1e9, WorkInAll: 1e9}
 
-// Config is what callers are told apart by; fields are named after the flags of navarchd.
+// Config configures the authentication; fields are named after the flags of navarchd.
 type Config struct {
 	TrustDomain string
 	Audiences   []string // of tokens
-	TokenIssuer string   // empty: the one that is found, see Found; where there is neither, no tokens of Kubernetes are verified
+	TokenIssuer string   // empty: the issuer of Found; without either, Kubernetes' tokens are refused
 	TokenKeys   string
-	Cluster     string // whose the tokens of TokenIssuer are, and those of calls that name no cluster
-	// Remote is the issuer of another cluster's tokens (attest.TokensConfig); nil: there are none.
+	Cluster     string // the cluster of TokenIssuer's tokens, and of calls that name no cluster
+	// Remote returns the issuer of another cluster's tokens (attest.TokensConfig); nil: there are no other clusters.
 	Remote func(cluster string) (attest.TokenIssuer, bool)
-	// Found is where issuer and keys of the cluster come from where TokenIssuer is empty (KeysConfig.Ask); its Ask is nil: nowhere.
+	// Found is the source of the cluster's issuer and keys if TokenIssuer is empty (KeysConfig.Ask); a nil Ask means no
+	// source.
 	Found attest.KeysConfig
-	// Reviewer is asked about tokens of other issuers, and while keys cannot be had; nil: nobody is.
+	// Reviewer verifies tokens of other issuers, and all while keys are unavailable; nil: no reviews.
 	Reviewer   attest.Reviewer
-	DataDir    string // whose own issuer's tokens are verified; empty: there is none
+	DataDir    string // with the key of our own issuer; empty: no own issuer
 	Required   bool   // XDS_AUTH: a stream over TLS needs a credential
-	MaxMessage int    // the longest message that is taken, bytes
+	MaxMessage int    // the longest accepted message, bytes
 	Log        *slog.Logger
-	Now        func() time.Time // by which tokens are verified
-	// Aliases are of the trust domain; Workloads says which workloads an identity has (budget.Config.Workloads).
+	Now        func() time.Time // for verifying tokens
+	// Aliases returns aliases of the trust domain. Workloads returns the workloads of an identity
+	// (budget.Config.Workloads).
 	Aliases   func() []spiffeid.TrustDomain
 	Foreign   bool // another CA signs certificates (attest.Certificates.Foreign)
 	Workloads func(identity string) map[netip.Addr]struct{}
-	// Revoked says whether what a caller showed is revoked, as far as this process knows; nil: nothing is.
+	// Revoked reports whether a caller's credential is known as revoked; nil: nothing is.
 	Revoked func(attest.Caller) bool
-	// Gone says why a caller's Pod or service account is not there any more; nil: nobody knows.
+	// Gone returns why a caller's Pod or service account no longer exists; nil: unknown.
 	Gone func(attest.Caller) error
-	// Connections counts those of each identity; nil: a ledger of its own.
+	// Connections counts the connections of each identity; nil: a new ledger.
 	Connections *budget.Ledger
 }
 
-// Callers has these rules.
+// Callers authenticates callers by these rules.
 type Callers struct {
-	all      attest.Authenticator // it refuses whose Pod or service account is gone
-	certs    *attest.Certificates // of all
-	tokens   attest.Authenticator // of all, those alone that count for tokens; nil: none do
-	keys     []*attest.Keys       // of token issuers, kept fresh by tasks
+	all      attest.Authenticator // refuses callers whose Pod or service account is gone
+	certs    *attest.Certificates // the part for certificates
+	tokens   attest.Authenticator // the part for tokens; nil: no tokens are accepted
+	keys     []*attest.Keys       // of token issuers, refreshed by Tasks
 	required bool                 // XDS_AUTH: a stream over TLS needs a credential
-	// revoked says whether what a caller showed is revoked; nil: nothing is.
+	// revoked reports whether a caller's credential is revoked; nil: nothing is.
 	revoked func(attest.Caller) bool
-	gone    func(attest.Caller) error // why a caller's Pod or service account is not there any more
-	// remote says whether a cluster other than cluster is one of the mesh; nil: none is.
+	gone    func(attest.Caller) error // returns why a caller's Pod or service account no longer exists
+	// remote reports whether a cluster other than cluster belongs to the mesh; nil: none does.
 	remote  func(cluster string) (attest.TokenIssuer, bool)
 	cluster string
 	expiry  *expiry.Expiry
-	// connections are those of each identity, on all addresses; sources those of each address, of callers that have none (plain text).
+	// connections counts those of each identity, on all addresses; sources counts those of each address without
+	// credential (plain text).
 	connections, sources *budget.Ledger
 	clients              *obs.Sampled
 	open                 open
 }
 
-// New makes them. Errors name flags.
+// New returns Callers. Errors name flags.
 func New(c Config) (*Callers, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.TrustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	k := &Callers{required: c.Required, revoked: c.Revoked, remote: c.Remote, cluster: c.Cluster, expiry: expiry.New(), connections: c.Connections,
+	k := &Callers{required: c.Required, revoked: c.Revoked, remote: c.Remote,
+		cluster: c.Cluster, expiry: expiry.New(), connections: c.Connections,
 		sources: budget.New(budget.Config{Limits: limitsOfSource}), clients: obs.NewSampled(c.Log)}
 	if k.connections == nil {
 		k.connections = budget.New(budget.Config{Workloads: c.Workloads,
-			Limits: budget.Limits{Workload: connectionsOfWorkload, MessagesPerCredential: max(4*c.MaxMessage, 16<<20)}}) // four of the largest
+			// four of the largest
+			Limits: budget.Limits{Workload: connectionsOfWorkload, MessagesPerCredential: max(4*c.MaxMessage, 16<<20)}})
 	}
 	if k.tokens, k.keys, err = c.tokens(domain); err != nil {
 		return nil, err
@@ -110,14 +118,14 @@ func New(c Config) (*Callers, error) {
 	k.certs = &attest.Certificates{TrustDomain: domain, Aliases: c.Aliases, Foreign: c.Foreign}
 	chain := []attest.Authenticator{living{k.certs, k.gone}}
 	if k.tokens != nil {
-		k.tokens = living{k.tokens, k.gone} // each time, however long a token has been known
+		k.tokens = living{k.tokens, k.gone} // at each call, even for a remembered token
 		chain = append(chain, k.tokens)
 	}
 	k.all = k.expiry.Noting(attest.Chain(chain...))
 	return k, nil
 }
 
-// Tasks keep the keys of token issuers fresh.
+// Tasks returns the tasks that refresh the keys of token issuers.
 func (k *Callers) Tasks() (tasks []loop.Task) {
 	for i, keys := range k.keys {
 		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
@@ -125,7 +133,7 @@ func (k *Callers) Tasks() (tasks []loop.Task) {
 	return tasks
 }
 
-// Gauges sets the metrics that are read off callers, as of now.
+// Gauges sets the callers' metrics as of now.
 func (k *Callers) Gauges(now time.Time) {
 	k.connections.Tick()
 	k.sources.Tick()
@@ -138,8 +146,8 @@ func (k *Callers) Gauges(now time.Time) {
 	obs.TokenKeysAge.Set(age)
 }
 
-// Authenticate says who an xDS stream belongs to: nobody on plain text, and on the secure address whoever a certificate
-// or a token names; no credential there is refused (XDS_AUTH). The connection of a stream that is not refused counts as
+// Authenticate authenticates an xDS stream: without identity on plain text, and by certificate or token on the secure
+// address, where a missing credential is refused (XDS_AUTH). The connection of an accepted stream counts as
 // authenticated.
 func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err error) {
 	defer func() {
@@ -163,7 +171,7 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 	return who, nil
 }
 
-// Refused says why somebody who was authenticated is served no longer; nil: they are.
+// Refused returns why an authenticated caller is served no longer; nil: it is served.
 func (k *Callers) Refused(who attest.Caller) error {
 	if err := k.withdrawn(who); err != nil {
 		return err
@@ -171,7 +179,7 @@ func (k *Callers) Refused(who attest.Caller) error {
 	return k.gone(who)
 }
 
-// withdrawn says why the credential of somebody counts no more, whose Pod and service account are there: all has found that out.
+// withdrawn returns why a caller's credential no longer counts, although its Pod and service account exist.
 func (k *Callers) withdrawn(who attest.Caller) error {
 	if k.revoked != nil && k.revoked(who) {
 		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
@@ -184,21 +192,21 @@ func (k *Callers) withdrawn(who attest.Caller) error {
 	return k.expiry.Refused(who, time.Now())
 }
 
-// MayHaveKeys says whether somebody may have private keys that they have not asked for before, and if not, whether they should
-// come again with a newer credential, because there are some to be had.
+// MayHaveKeys reports whether a caller may receive further private keys. If not, again reports whether it should come
+// back with a newer credential, because it could obtain one.
 func (k *Callers) MayHaveKeys(who attest.Caller) (may, again bool) {
 	ended, issuing := k.expiry.Ended(who, time.Now())
 	return !ended, !issuing.IsZero()
 }
 
-// Admits says whether the certificate that a client has shown in its handshake, and that was verified there, is a credential.
+// Admits reports whether a client certificate that the handshake has verified is an accepted credential.
 func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Assign, bool) {
 	who, err := k.certs.Verify(state.VerifiedChains[0][0])
 	return k.assign(who, from), err == nil && k.Refused(who) == nil
 }
 
-// accept has the connection of a call whose caller is not refused count as authenticated, and as one of the caller's identity. The
-// error is attest.ErrUnavailable: it has too many.
+// accept counts the connection of an accepted call as authenticated, and as one of the caller's identity.
+// attest.ErrUnavailable: the identity has too many connections.
 func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	p, _ := peer.FromContext(ctx)
 	if p == nil {
@@ -211,16 +219,16 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	return nil
 }
 
-// Expiry is what becomes of streams whose credential has ended.
+// Expiry returns the object that ends streams with expired credentials.
 func (k *Callers) Expiry() *expiry.Expiry { return k.expiry }
 
-// Tokens verifies tokens alone; nil: none count.
+// Tokens returns the authenticator of tokens alone; nil: no tokens are accepted.
 func (k *Callers) Tokens() attest.Authenticator { return k.tokens }
 
-// Required says whether a stream over TLS needs a credential.
+// Required reports whether a stream over TLS needs a credential.
 func (k *Callers) Required() bool { return k.required }
 
-// OverTLS says whether a call came over TLS.
+// OverTLS reports whether a call came over TLS.
 func OverTLS(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -248,7 +256,7 @@ func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, nil
 }
 
-// OfCalls authenticates the CA's calls: the connection of whoever is not refused counts as authenticated.
+// OfCalls returns the authenticator of the CA's calls. The connection of an accepted call counts as authenticated.
 func (k *Callers) OfCalls() attest.Authenticator { return ofCalls{k} }
 
 type ofCalls struct{ *Callers }
@@ -262,10 +270,11 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, err
 }
 
-// tokens verifies tokens of Kubernetes' issuer and of our own (embedded default); nil where there is
-// neither. Whoever asks runs the keys.
+// tokens returns the verifier of tokens of Kubernetes' issuer and of our own (embedded default); nil: there is no
+// issuer. The caller must run the keys.
 func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
-	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences, Cluster: c.Cluster, Remote: c.Remote, Reviewer: c.Reviewer, Now: c.Now}
+	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences,
+		Cluster: c.Cluster, Remote: c.Remote, Reviewer: c.Reviewer, Now: c.Now}
 	var fresh []*attest.Keys
 	if c.TokenIssuer != "" || c.Found.Ask != nil {
 		from := attest.KeysConfig{Log: c.Log}

@@ -12,13 +12,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// open are the connections whose caller has shown a credential, on all addresses.
+// open are the connections with a credential, on all addresses.
 type open struct {
-	mu  sync.Mutex // a leaf
+	mu  sync.Mutex // a leaf lock
 	all map[*connection]struct{}
 }
 
-// connection is one of them: of the caller who showed a credential on it first.
+// connection belongs to the caller who first showed a credential on it.
 type connection struct {
 	*budget.Entry
 	open *open
@@ -35,7 +35,7 @@ func (c *connection) Leave() {
 	c.Entry.Leave()
 }
 
-// assign counts a connection for an identity, or for the address that it comes from where the caller has shown none.
+// assign counts a connection for an identity, or for its address if the caller has shown no credential.
 func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 	return func(end func()) (preauth.Holder, error) {
 		ledger, holder := k.connections, serve.Holder(who, from.String())
@@ -48,7 +48,8 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 				what = "messages"
 			}
 			obs.Bounded.WithLabelValues(what).Inc()
-			k.clients.Warn("a connection is closed: its identity has reached a limit", what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
+			k.clients.Warn("a connection is closed: its identity has reached a limit",
+				what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
 			end()
 		})
 		if err != nil || who.ID.IsZero() {
@@ -61,7 +62,7 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 		}
 		k.open.all[c] = struct{}{}
 		k.open.mu.Unlock()
-		if err := k.Refused(who); err != nil { // since the caller was asked for, and Recheck may have looked before
+		if err := k.Refused(who); err != nil { // since authentication, and Recheck may have run before
 			c.Leave()
 			return nil, err
 		}
@@ -69,8 +70,8 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 	}
 }
 
-// Recheck closes the connections whose callers are refused by now, whatever is called on them, and returns how many these are. A
-// connection belongs to whoever showed a credential on it first; what others show on it is looked at with each call.
+// Recheck closes the connections whose callers are refused now, and returns their number. A connection belongs to the
+// caller who first showed a credential on it; other credentials on it are checked with each call.
 func (k *Callers) Recheck() (ended int) {
 	k.open.mu.Lock()
 	all := make([]*connection, 0, len(k.open.all))
@@ -81,7 +82,8 @@ func (k *Callers) Recheck() (ended int) {
 	for _, c := range all {
 		if err := k.Refused(c.who); err != nil {
 			ended++
-			k.clients.Warn("a connection is closed: its caller is refused", "refused", obs.KeyIdentity, c.who.ID.String(), obs.KeyPeer, c.from, obs.KeyError, err)
+			k.clients.Warn("a connection is closed: its caller is refused",
+				"refused", obs.KeyIdentity, c.who.ID.String(), obs.KeyPeer, c.from, obs.KeyError, err)
 			c.end()
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Commits remembers when the newest revisions were committed, for the latency from a commit to its ACK. It is bounded,
-// and forgets what is old: a late ACK of an old revision comes from a proxy that joined, and measures nothing.
+// Commits remembers commit times of the newest revisions, for the latency from commit to ACK. It is bounded and forgets
+// old revisions: a late ACK of one comes from a proxy that joined, and measures nothing.
 type Commits struct {
-	mu    sync.Mutex // a leaf
+	mu    sync.Mutex // a leaf lock
 	order []int64
 	seen  map[int64]time.Time
 }
@@ -22,7 +22,7 @@ const (
 	oldCommit  = time.Minute
 )
 
-// Saw takes note of a revision, committed (as far as is known) at a time.
+// Saw records a revision and its commit time, as far as it is known.
 func (c *Commits) Saw(revision int64, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *Commits) Saw(revision int64, at time.Time) {
 	c.seen[revision] = at
 }
 
-// Since is how long ago a revision was committed; false where that is not known or long ago.
+// Since returns the time since a revision was committed; false: unknown or long ago.
 func (c *Commits) Since(revision int64) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,13 +49,13 @@ func (c *Commits) Since(revision int64) (time.Duration, bool) {
 	return passed, ok && passed < oldCommit
 }
 
-// Written remembers the newest commits of this process, for who measures from outside.
+// Written remembers the newest commits of this process, for tools that measure from outside.
 type Written struct {
-	mu  sync.Mutex // a leaf
+	mu  sync.Mutex // a leaf lock
 	all []inspect.Commit
 }
 
-// Add takes a commit: when its oldest event was, and what was written.
+// Add records a commit: the time of its oldest event, and the written records.
 func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	c := inspect.Commit{Revision: revision, Event: event, Committed: time.Now(), Puts: len(batch.Puts), Deletes: len(batch.Deletes)}
 	if c.Puts+c.Deletes <= maxNamed {
@@ -67,7 +67,7 @@ func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	w.add(c)
 }
 
-// maxNamed is the size of a batch whose records are remembered by name; larger ones are those of a start, or of a new leader.
+// maxNamed is the largest batch whose records are remembered by name; larger ones come from a start or a new leader.
 const maxNamed = 2048
 
 func (w *Written) add(c inspect.Commit) {
@@ -79,7 +79,7 @@ func (w *Written) add(c inspect.Commit) {
 	w.all = append(w.all, c)
 }
 
-// List is the newest commits, oldest first.
+// List returns the newest commits, oldest first.
 func (w *Written) List() []inspect.Commit {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,7 +1,10 @@
-// Package changes follows each change of configuration through one process, from its event to the last acknowledgement: it logs a line for
-// each, and keeps the times at which revisions were committed and a list of the newest commits, for tools that measure from outside.
+// Package changes follows each change of configuration through one process, from its event to the last acknowledgement.
+// It logs a line for each, and stores commit times and a list of the newest commits for tools that measure from
+// outside.
 //
-// Owns: what is on its way, and a bounded list of the newest commits.  Reads: what is built, by the pool's counters.  Never: decides anything.
+// Owns: changes in progress, and a bounded list of the newest commits.
+// Reads: build counts of the pool.
+// Never: decides anything.
 package changes
 
 import (
@@ -22,42 +25,41 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Log writes one line for each change of configuration: what it was, what was built for it, how many proxies it
-// concerned, and how long it took from the event to the last acknowledgement. Changes that come while one is on its way are
-// summed up in its line, so there are at most two lines in a second however many changes there are. All methods may be called
-// from any goroutine.
+// Log writes one line for each change of configuration: its objects, what was built for it, the number of affected
+// proxies, and the time from the event to the last acknowledgement. Changes that come while one is in progress are
+// added to its line, so there are at most two lines per second. Any goroutine may call its methods.
 type Log struct {
 	log   *slog.Logger
 	built func() buildCounts // so far; nil: this process serves no proxies, and a change is done when it is written
-	busy  func() bool        // proxies wait for their turn; called with built only
+	busy  func() bool        // reports proxies that wait for their turn; called with built only
 	wake  chan struct{}
 
-	mu     sync.Mutex // guards what follows
-	open   *change    // nil: nothing is on its way
-	spoke  time.Time  // when the last line was written
+	mu     sync.Mutex // guards the fields below
+	open   *change    // nil: no change is in progress
+	spoke  time.Time  // time of the last line
 	events struct {   // commits of this process that are not mirrored yet
 		revision int64     // the newest
-		oldest   time.Time // of the events in them; zero: there are none
+		oldest   time.Time // of the events in them; zero: no events
 	}
 	mirrored int64 // the newest snapshot
 	seed     maphash.Seed
 }
 
-// change is one or several changes on their way.
+// change is one or several changes in progress.
 type change struct {
 	began, opened  time.Time // when the event was; when this process saw it
-	last           time.Time // when something happened last
+	last           time.Time // time of the last progress
 	first, newest  int64     // revisions
 	config         int64     // the newest revision that changed more than endpoints
 	changes        int
 	objects        map[model.Key]struct{} // at most maxObjects
 	names          []string               // of the first
 	before         buildCounts
-	planned, whole int64 // revisions up to which all lanes have planned, and the lane of configuration
+	planned, whole int64 // revisions up to which all lanes, and the configuration's lane, have planned
 	proxies        int
 	acknowledged   map[uint64]struct{} // proxies, at most maxProxies
 	responses      [xds.NumTypes]int
-	acked          time.Time // the last one; zero: none
+	acked          time.Time // the last one; zero: none yet
 }
 
 type buildCounts struct {
@@ -65,13 +67,13 @@ type buildCounts struct {
 	fragments int64
 }
 
-// The bounds of what is remembered of one line, and its pace.
+// Bounds of what is remembered of one line, and its pace.
 const (
 	maxObjects    = 1000
 	namedObjects  = 4
 	maxProxies    = 1 << 16
-	settledAfter  = 200 * time.Millisecond // a change is done when nothing happened for so long
-	changeAtMost  = 5 * time.Second        // and is written after this in any case
+	settledAfter  = 200 * time.Millisecond // a change without progress for this time is done
+	changeAtMost  = 5 * time.Second        // a line is written after this time in any case
 	changesEvery  = time.Second / 2        // between two lines
 	changesLookAt = 50 * time.Millisecond
 )
@@ -80,7 +82,7 @@ func NewLog(log *slog.Logger) *Log {
 	return &Log{log: log, wake: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 }
 
-// Serves says that changes are done when proxies have them.
+// Serves makes changes end when proxies have acknowledged them.
 func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	c.busy = busy
 	c.built = func() (n buildCounts) {
@@ -92,7 +94,7 @@ func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	}
 }
 
-// Run writes the lines until the context ends. Its error is the context's.
+// Run writes the lines until ctx ends. It returns the error of ctx.
 func (c *Log) Run(ctx context.Context) error {
 	for {
 		select {
@@ -112,7 +114,7 @@ func (c *Log) Run(ctx context.Context) error {
 	}
 }
 
-// begin is the change that is on its way, or a new one. Called with the lock held.
+// begin returns the change in progress, or a new one. The caller holds the lock.
 func (c *Log) begin(now, began time.Time, revision int64) *change {
 	if c.open == nil {
 		c.open = &change{began: began, opened: now, first: revision, objects: map[model.Key]struct{}{}, acknowledged: map[uint64]struct{}{}}
@@ -141,7 +143,7 @@ func (ch *change) touches(key model.Key) {
 	}
 }
 
-// Wrote is ingest's: a batch of this process was committed.
+// Wrote is called by ingest: a batch of this process was committed.
 func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +158,7 @@ func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 			ch.touches(key)
 		}
 		ch.acked = now
-	case c.open != nil && revision >= c.open.first && revision <= c.open.newest: // the mirror was quicker
+	case c.open != nil && revision >= c.open.first && revision <= c.open.newest: // the mirror was faster
 		if event.Before(c.open.began) {
 			c.open.began = event
 		}
@@ -167,7 +169,7 @@ func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	}
 }
 
-// Published is the mirror's: there is another snapshot.
+// Published is called by the mirror for each snapshot.
 func (c *Log) Published(m mirror.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +203,7 @@ func (c *Log) Published(m mirror.Change) {
 	}
 }
 
-// Planned is plan's.
+// Planned is called by the planner.
 func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +218,7 @@ func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	ch.proxies = max(ch.proxies, moved)
 }
 
-// Acknowledged is push/serve's.
+// Acknowledged is called by push/serve.
 func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +234,7 @@ func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	}
 }
 
-// step writes the line of what is done; false: nothing is on its way.
+// step writes the line of a finished change; false: no change is in progress.
 func (c *Log) step(now time.Time) (open bool) {
 	c.mu.Lock()
 	ch := c.open
@@ -276,7 +278,7 @@ func (c *Log) write(ch *change, done bool) {
 	c.log.Info(message, append(line, obs.KeyTook, last.Sub(ch.began).Round(time.Millisecond/10))...)
 }
 
-// since is what was built between two counts, by type.
+// since describes the builds between two counts, by type.
 func (b buildCounts) since(before buildCounts) string {
 	for t := range b.types {
 		b.types[t] -= before.types[t]
@@ -288,7 +290,7 @@ func (b buildCounts) since(before buildCounts) string {
 	return all
 }
 
-// snapshotCounts is how many records of each kind a snapshot has.
+// snapshotCounts describes the number of records of each kind in a snapshot.
 func snapshotCounts(s *mirror.Snapshot) string {
 	kinds := model.Kinds()
 	counts := make([]int, len(kinds))
@@ -298,7 +300,7 @@ func snapshotCounts(s *mirror.Snapshot) string {
 	return amounts(counts, func(i int) string { return kinds[i].String() })
 }
 
-// amounts lists what is there of a list of counts: "Service 3, Sidecar 1".
+// amounts lists the positive counts: "Service 3, Sidecar 1".
 func amounts[N int | int64](counts []N, name func(i int) string) string {
 	var parts []string
 	for i, n := range counts {

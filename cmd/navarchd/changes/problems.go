@@ -14,25 +14,25 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ProblemLog writes a line when a problem of the configuration appears, and one when it is mended. Its methods are called by one
-// goroutine.
+// ProblemLog writes a line when a configuration problem appears, and one when it is solved. One goroutine calls its
+// methods.
 type ProblemLog struct {
 	Log   *slog.Logger
-	Named func(object.ID) string // what an object is called in the log
+	Named func(object.ID) string // name of an object in the log
 
 	known map[object.Problem]bool
-	bound *rate.Limiter // of the lines; its clock is what step is called with
+	bound *rate.Limiter // of the lines; Step provides its clock
 	at    time.Time     // of the step
 	left  int           // lines that were not written
 }
 
-// The bounds of the problem log: many at once, as when a folder with many of them is read first, and then one in a second.
+// Bounds of the problem log: many at once, as when a folder is read first, and then one per second.
 const (
 	problemBurst = 50
 	problemRate  = 1.0
 )
 
-// Step takes all problems that there are now, and compares with the last call.
+// Step compares all present problems with those of the last call.
 func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	if l.bound == nil {
 		l.bound = rate.NewLimiter(problemRate, problemBurst)
@@ -44,33 +44,36 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 			continue
 		}
 		if next[one] = true; !l.known[one] {
-			l.say(slog.LevelWarn, "problem with the configuration", one, obs.KeyProblem, one.Message, obs.KeyCode, one.Code, obs.KeyAnalyzer, one.Analyzer, obs.KeyApplies, one.Severity == problem.Warning)
+			l.write(slog.LevelWarn, "problem with the configuration",
+				one, obs.KeyProblem, one.Message, obs.KeyCode, one.Code, obs.KeyAnalyzer, one.Analyzer, obs.KeyApplies, one.Severity == problem.Warning)
 		}
 	}
 	for one := range l.known {
 		if !next[one] {
-			l.say(slog.LevelInfo, "problem with the configuration is over", one, obs.KeyProblem, one.Message)
+			l.write(slog.LevelInfo, "problem with the configuration is over", one, obs.KeyProblem, one.Message)
 		}
 	}
 	l.known = next
 	if l.left > 0 && l.bound.TokensAt(now) >= problemBurst/2 {
-		l.Log.Warn("more problems with the configuration appeared or ended than are logged: /debug/problems lists all present ones", obs.KeyLines, l.left)
+		l.Log.Warn("more problems with the configuration appeared or ended than are logged: /debug/problems lists all present ones",
+			obs.KeyLines, l.left)
 		l.left = 0
 	}
 }
 
-// Behind says whether there is more to say than the bound allowed: Step is then to be called again though nothing changed.
+// Behind reports whether the bound has deferred lines: Step must then be called again even without a change.
 func (l *ProblemLog) Behind() bool { return l.left > 0 }
 
-func (l *ProblemLog) say(level slog.Level, message string, p object.Problem, more ...any) {
+func (l *ProblemLog) write(level slog.Level, message string, p object.Problem, more ...any) {
 	if !l.bound.AllowN(l.at, 1) {
 		l.left++
 		return
 	}
-	l.Log.Log(context.Background(), level, message, append([]any{obs.KeyObject, l.Named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
+	l.Log.Log(context.Background(), level, message,
+		append([]any{obs.KeyObject, l.Named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 
-// CountFirst is an emit function that says, once the source has emitted everything that is there, how much that is.
+// CountFirst wraps emit: it logs the number of objects once the source has emitted everything.
 func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]object.Event) {
 	counts, synced := map[string]int{}, false
 	return func(events []object.Event) {
@@ -83,7 +86,7 @@ func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]
 				counts[e.ID.Kind]++
 			case object.Broken:
 				counts["not readable"]++
-			case object.Delete, object.Forget: // of nothing: it is the first look
+			case object.Delete, object.Forget: // nothing to count at the first read
 			case object.Synced:
 				synced = true
 				kinds := slices.Sorted(maps.Keys(counts))

@@ -1,6 +1,9 @@
-// Package controlz changes the levels of log lines at run time, by the requests of `istioctl admin log` to istiod's ControlZ (istio: pkg/ctrlz, topics/scopes.go).
+// Package controlz changes log levels at run time, by the requests of `istioctl admin log` to istiod's ControlZ (istio:
+// pkg/ctrlz, topics/scopes.go).
 //
-// Owns: nothing.  Reads: requests from this machine.  Never: answers others than processes of this machine, or the pages of a browser.
+// Owns: nothing.
+// Reads: requests from this machine.
+// Never: answers requests of other machines, or of browser pages.
 package controlz
 
 import (
@@ -15,7 +18,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Scope is the JSON of a scope, with Istio's names of fields. Of a PUT request an empty field leaves the value as it is.
+// Scope is the JSON of a scope, with Istio's names of fields. In a PUT request an empty field leaves the value
+// unchanged.
 type Scope struct {
 	Name            string `json:"name"`
 	Description     string `json:"description"`
@@ -27,8 +31,8 @@ type Scope struct {
 // Root is the path of all scopes; Root/NAME is that of one.
 const Root = "/scopej"
 
-// Handler answers GET requests for the levels, PUT requests with a Scope, which change one, and DELETE requests, which set it to what it was at the start. Every
-// change is logged.
+// Handler answers GET requests with the levels. PUT requests with a Scope change one, and DELETE requests reset one to
+// the level at the start. Every change is logged.
 func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
 	all := func(w http.ResponseWriter, _ *http.Request) {
 		scopes := []Scope{}
@@ -60,7 +64,7 @@ func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
 	return web.Guard(nil, sameMachine(mux))
 }
 
-// sameMachine refuses what a proxy passes on for others.
+// sameMachine refuses requests that a proxy forwards for other machines.
 func sameMachine(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !web.SameMachine(r) {
@@ -71,7 +75,7 @@ func sameMachine(h http.Handler) http.Handler {
 	})
 }
 
-// one finds the scope that a path names. As with istiod, a scope that does not exist is a bad request.
+// one finds the scope of a path. As with istiod, an unknown scope is a bad request.
 func one(levels *obs.Levels, h func(http.ResponseWriter, *http.Request, *obs.Scope)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("scope")
@@ -88,7 +92,7 @@ func one(levels *obs.Levels, h func(http.ResponseWriter, *http.Request, *obs.Sco
 	}
 }
 
-// put sets what the body of a request states. An error changes nothing.
+// put applies the body of a request. An error changes nothing.
 func put(s *obs.Scope, r *http.Request) error {
 	var to Scope
 	if err := json.NewDecoder(r.Body).Decode(&to); err != nil {

@@ -20,15 +20,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// What istioctl asks on an ADS stream (istio pilot/pkg/xds/debuggen.go, statusgen.go): a page of /debug by its name, and the
-// two that have messages of their own.
+// Types that istioctl requests on an ADS stream (istio pilot/pkg/xds/debuggen.go, statusgen.go): a page of /debug by
+// name, and two with messages of their own.
 const (
 	debugURL      = "istio.io/debug"
 	syncURL       = debugURL + "/syncz"
 	configDumpURL = debugURL + "/config_dump"
 )
 
-// Answers are the types that istioctl asks for.
+// Answers returns the answers to istioctl's types.
 func (p *Pages) Answers() []serve.Answer {
 	of := func(url string, make func(context.Context, authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
@@ -40,7 +40,7 @@ func (p *Pages) Answers() []serve.Answer {
 		}
 		return serve.Answer{TypeURL: url, Resources: answer}
 	}
-	// Answers that wait to be read are counted by the stream (budget.Limits.Asks).
+	// The stream counts answers that wait to be read (budget.Limits.Asks).
 	paced := func(url string, costly bool, make func(authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		return of(url, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			_, done, err := p.turn(ctx, who, costly)
@@ -52,7 +52,7 @@ func (p *Pages) Answers() []serve.Answer {
 		})
 	}
 	return []serve.Answer{
-		of(debugURL, p.page), // which is paced as pages are
+		of(debugURL, p.page), // paced as pages are
 		paced(syncURL, false, func(who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
 			return inspect.Status(p.shown(who))
 		}),
@@ -72,8 +72,8 @@ func (p *Pages) Answers() []serve.Answer {
 	}
 }
 
-// page is the page of /debug that a name stands for, "config_dump?proxyID=a.b", as it is; one that says that the request is
-// wrong is a page too, as with istiod.
+// page returns the page of /debug that a name identifies, such as "config_dump?proxyID=a.b". As with istiod, a page
+// that describes a wrong request is a page too.
 func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 	if len(names) != 1 {
 		return nil, status.Error(codes.InvalidArgument, "exactly one page of /debug is to be named")
@@ -101,21 +101,21 @@ func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*
 	return asPage(names[0], answer.body.Bytes()), nil
 }
 
-// What istioctl looks for in an answer that is not what was asked for (istio istioctl/pkg/multixds/gather.go,
-// istioctl/pkg/internaldebug/internal-debug.go): by the first it asks the next replica, by the others it says what is wrong.
-// An error would end its search at the first replica that does not have the proxy.
+// Texts that istioctl looks for in a negative answer (istio istioctl/pkg/multixds/gather.go,
+// istioctl/pkg/internaldebug/internal-debug.go). After the first it asks the next replica; it reports the others. An
+// error would end its search at the first replica without the proxy.
 const (
 	notConnected = "Proxy not connected to this Pilot instance. It may be connected to another instance."
 	needsProxy   = "You must provide a proxyID in the query string"
-	noPage       = "404 page not found\n" // as net/http has it
+	noPage       = "404 page not found\n" // as in net/http
 )
 
-// asPage is an answer that is the text of a page.
+// asPage returns an answer with the text of a page.
 func asPage(name string, body []byte) []*discoveryv3.Resource {
 	return []*discoveryv3.Resource{{Name: name, Resource: &anypb.Any{TypeUrl: debugURL, Value: body}}}
 }
 
-// recorder keeps a page that is not for a browser.
+// recorder stores a page that is not for a browser.
 type recorder struct {
 	header http.Header
 	code   int
@@ -126,12 +126,13 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(code int)        { r.code = code }
 func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
 
-// Identifier is what istioctl reads of who answered (IstioControlPlaneInstance); id is the process's.
+// Identifier returns the control plane's identifier that istioctl reads (IstioControlPlaneInstance); id is the
+// process's.
 func Identifier(id string) string {
 	info := map[string]string{"version": obs.Version}
 	raw, err := json.Marshal(map[string]any{"Component": "istiod", "ID": id, "Info": info})
 	if err != nil {
-		panic(err) // texts marshal
+		panic(err) // texts always encode
 	}
 	return string(raw)
 }

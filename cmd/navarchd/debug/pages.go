@@ -1,8 +1,9 @@
-// Package debug has the pages below /debug, and the answers to what istioctl asks for on a stream. push/inspect draws them from the loops that
-// this process runs, and a caller sees of them what it may see.
+// Package debug has the pages below /debug, and the answers to istioctl's requests on a stream. push/inspect renders
+// them from the loops of this process. A caller sees only what it is authorised to see.
 //
-// Owns: the turns of those who ask.  Reads: the loops, through what they show; cmd/navarchd/debug/authz.  Never: changes anything,
-// nor shows one tenant what belongs to another.
+// Owns: the order of costly requests.
+// Reads: the loops; cmd/navarchd/debug/authz.
+// Never: changes anything; shows one tenant's data to another.
 package debug
 
 import (
@@ -31,62 +32,62 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// maxCostly is how many pages that cost are made at once, by this process and over all ways to ask for them; maxOfCaller
-// how many of one caller are made, waited for, or not read yet: a dump may have tens of megabytes.
+// maxCostly bounds the costly pages that are made concurrently, by this process over all interfaces. maxOfCaller bounds
+// one caller's pages that are being made, waiting, or not read yet: a dump may have tens of megabytes.
 const (
 	maxCostly   = 2
 	maxOfCaller = 8
 )
 
-// Pages are the pages of one process. What a role does not give them is empty.
+// Pages are the pages of one process. Parts of absent roles are empty.
 type Pages struct {
 	ID    string            // of this process
-	Rules *authz.Authorizer // who may see what
-	// Proxies are those that this process serves; nil: it does not have role xds.
+	Rules *authz.Authorizer // what callers may see
+	// Proxies are the served proxies; nil: the process does not have role xds.
 	Proxies *Proxies
-	// Objects are those that this process reads; nil: it does not have role ingest.
+	// Objects are the objects read; nil: the process does not have role ingest.
 	Objects *Objects
-	// Clusters are those that are read; nil: no Kubernetes cluster is.
+	// Clusters returns the clusters that are read; nil: no Kubernetes cluster is.
 	Clusters func() []inspect.Cluster
 	// Removals are those that the leader holds.
 	Removals *removals.Known
-	// Acceptor lets one of them go, for a POST request to their page; nil: this process does not have role ingest.
+	// Acceptor accepts a removal for a POST request to their page; nil: the process does not have role ingest.
 	Acceptor *removals.Acceptor
-	// Store is what is wrong with the store itself, for those who see everything; nil: there is no store.
+	// Store returns the store's own problems, for callers who see everything; nil: there is no store.
 	Store func() []inspect.Problem
 
 	turns *web.Turns
 }
 
-// Proxies are what role xds shows.
+// Proxies is the part of role xds.
 type Proxies struct {
 	Server  *serve.Server
 	Planner *plan.Loop
 	Mirror  *mirror.Mirror
-	Cluster string // what the config cluster is called
+	Cluster string // name of the config cluster
 	Fleet   func(owners bool) any
 }
 
-// Objects are what role ingest shows.
+// Objects is the part of role ingest.
 type Objects struct {
 	Sources func() []object.Problem // of the folder and the cluster
 	Loop    func() []object.Problem // of the objects that the ingester knows
-	Total   func() problem.Count    // of them, those that Loop does not list included
-	Found   *problems.Collector     // what the replicas found, while this process leads
+	Total   func() problem.Count    // of these, including those that Loop does not list
+	Found   *problems.Collector     // problems that replicas found, while this process leads
 	Commits func() []inspect.Commit // the newest of this process
 	Leader  func(context.Context) (inspect.Leader, error)
 }
 
-// New completes p, which it keeps.
+// New completes p, and retains it.
 func New(p Pages) *Pages {
 	p.turns = web.NewTurns(maxCostly, maxOfCaller)
 	return &p
 }
 
-// Handler serves the pages below /debug/ as far as their caller may see them.
+// Handler serves the pages below /debug/, limited to what each caller may see.
 func (p *Pages) Handler() http.Handler { return p.Rules.Guard(p.debug) }
 
-// debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing.
+// debug serves the pages from the loops of this process; absent roles answer with nothing.
 func (p *Pages) debug(who authz.Caller) http.Handler {
 	pages := inspect.Handler(p.shown(who))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,9 +107,10 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 	})
 }
 
-// turn waits until a caller may be answered; made is to be called once the answer is made, and read once the caller has it. A tenant is answered at the pace of what that costs: it
-// sees its own proxies, of which there may be thousands, and whoever asks again and again takes the processor from planning and sending. Who sees everything waits where the
-// answer is costly. Errors are those of web.Turns.
+// turn waits until a caller may be answered. made must be called once the answer is made, and read once the caller has
+// it. A tenant is answered at the pace of the cost: it may have thousands of proxies, and repeated requests would take
+// the processor from planning and sending. Callers who see everything wait for costly answers only. Errors are those of
+// web.Turns.
 func (p *Pages) turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error) {
 	if who.Tenant == "" && !costly {
 		return func() {}, func() {}, nil
@@ -117,7 +119,7 @@ func (p *Pages) turn(ctx context.Context, who authz.Caller, costly bool) (made, 
 	return turn.Made, turn.Done, err
 }
 
-// shown is what they read, as far as the caller may see it.
+// shown returns the visible content for a caller.
 func (p *Pages) shown(who authz.Caller) inspect.Config {
 	sees := who.Sees
 	c := inspect.Config{
@@ -136,13 +138,14 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 		c.Commits, c.Leader = p.Objects.Commits, p.Objects.Leader
 	}
 	if p.Proxies != nil {
-		c.Streams, c.Snapshot, c.Fleet = func(id string) []inspect.Stream { return p.Proxies.streams(sees, id) }, p.Proxies.Mirror.Current, p.Proxies.Fleet
+		c.Streams, c.Snapshot, c.Fleet = func(id string) []inspect.Stream { return p.Proxies.streams(sees, id) },
+			p.Proxies.Mirror.Current, p.Proxies.Fleet
 		c.Patches = func() []inspect.Patch { return p.Proxies.patches(sees) }
 	}
 	return c
 }
 
-// streams are those of the proxies that somebody may see, of one with a node id or name.namespace or, where that is empty, of all.
+// streams returns the visible streams, of a proxy with a node id or name.namespace, or of all if id is empty.
 func (p *Proxies) streams(sees authz.Visible, id string) []inspect.Stream {
 	infos := p.Server.InspectOf(func(node string, v serve.Proxy) bool {
 		return sees.Of(v.Namespace()) && (id == "" || id == node || id == nameOf(v))
@@ -154,7 +157,7 @@ func (p *Proxies) streams(sees authz.Visible, id string) []inspect.Stream {
 	return all
 }
 
-// nameOf is name.namespace of a proxy; empty: it has neither.
+// nameOf returns name.namespace of a proxy; empty: unknown.
 func nameOf(v serve.Proxy) string {
 	if proxy, ok := v.(*join.Proxy); ok {
 		return proxy.Node.Name + "." + proxy.Node.Namespace
@@ -167,7 +170,7 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 		Node: info.Node, Identity: info.Identity, Address: info.Addr, Connected: info.Opened, Revision: info.Target,
 		Proxy: info.Node,
 		Held: func() inspect.Resources {
-			held, _ := p.Server.Dump(info.ID) // a stream that has ended holds nothing
+			held, _ := p.Server.Dump(info.ID) // an ended stream holds nothing
 			return held
 		},
 		Planned: func(t xds.Type, name string) *xds.Resource { return p.planned(info, t, name) },
@@ -195,7 +198,7 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 	return s
 }
 
-// planned is a resource of the newest set of the stream's view; nil: there is none.
+// planned returns a resource of the newest set of the stream's view; nil: it does not exist.
 func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.Resource {
 	proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -204,7 +207,7 @@ func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.R
 	return proxy.Set().Types[t].Get(name)
 }
 
-// explain is from the plan as it is, which has the Specs of what it was built of: no page costs as much as planning a view.
+// explain uses the present plan, which has the Specs that it was built of: no page is as expensive as planning a view.
 func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
 	now, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -216,7 +219,7 @@ func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	}, nil
 }
 
-// standing is where a Secret stands for one stream's proxy, from the plan as it is.
+// standing returns the state of a Secret for one stream's proxy, by the present plan.
 func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing, bool) {
 	proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -255,7 +258,7 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 	return out, true
 }
 
-// Blame names what made a refused resource, from the plan as it is.
+// Blame returns the origins of a refused resource, by the present plan.
 func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {
@@ -265,7 +268,7 @@ func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Pl
 	return inspect.Blame(specs, text)
 }
 
-// places are as users read them.
+// places formats origins for users.
 func places(of []model.Place) (out []string) {
 	for _, at := range of {
 		out = append(out, at.String())
@@ -273,7 +276,7 @@ func places(of []model.Place) (out []string) {
 	return out
 }
 
-// severity is that of a problem that spoils something, or does not.
+// severity returns the severity of a problem, by whether it is harmless.
 func severity(harmless bool) problem.Severity {
 	if harmless {
 		return problem.Warning
@@ -281,7 +284,7 @@ func severity(harmless bool) problem.Severity {
 	return problem.Error
 }
 
-// Named is an object as users name it, as far as it has names: a file that does not parse has none.
+// Named returns an object's name for users, as far as it has one: a file that does not parse has no name.
 func Named(id object.ID) string {
 	if id.Name == "" {
 		return strings.TrimSpace(id.Kind + id.Origin.Suffix())

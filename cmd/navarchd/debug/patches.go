@@ -5,7 +5,7 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// patches is what each patch of the EnvoyFilters changes, of those that somebody may see.
+// patches returns the visible patches of EnvoyFilters, with the number of resources that each changes.
 func (p *Proxies) patches(sees authz.Visible) (all []inspect.Patch) {
 	for _, c := range p.Planner.Patches() {
 		if sees.Of(c.Patch.Filter.Key.Namespace) {

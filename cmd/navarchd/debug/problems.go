@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// problems is everything that is wrong, from the folder to the proxies' refusals, as far as somebody may see it.
+// problems returns all visible problems, from the sources to the proxies' refusals.
 func (p *Pages) problems(sees authz.Visible) []inspect.Problem {
 	all, own := p.Reported(sees), map[model.Problem]bool{}
 	if p.Proxies != nil {
@@ -30,12 +30,13 @@ func (p *Pages) problems(sees authz.Visible) []inspect.Problem {
 	return append(all, p.Objects.found(sees, own)...)
 }
 
-// problemOf is a problem with a record as the pages have it.
+// problemOf converts a record's problem for the pages.
 func problemOf(p model.Problem) inspect.Problem {
-	return inspect.Problem{Object: p.Key.String(), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message}
+	return inspect.Problem{Object: p.Key.String(), Field: p.Field,
+		Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message}
 }
 
-// planning is what planning found, as much as is listed (problem.Bound), as far as somebody may see it.
+// planning returns the visible problems of planning, within problem.Bound.
 func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem) {
 	found = slices.DeleteFunc(slices.Clone(found), func(p model.Problem) bool { return !sees.Of(p.Key.Namespace) })
 	listed, left := problem.Bound(found, func(p model.Problem) (string, model.Key) { return p.Key.Namespace, p.Key })
@@ -46,7 +47,8 @@ func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem)
 	for i, namespace := range namespaces {
 		if more += left[namespace]; i < problem.MostOfNamespace {
 			more = 0
-			all = append(all, inspect.Problem{Object: "Namespace " + namespace, Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning,
+			all = append(all, inspect.Problem{Object: "Namespace " + namespace,
+				Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning,
 				Message: fmt.Sprintf("%d more problems that planning found are not listed here", left[namespace])})
 		}
 	}
@@ -57,8 +59,8 @@ func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem)
 	return all
 }
 
-// Count counts the problems that Reported and, where this process leads, the replicas found, those that are not listed included. The replicas' problems are
-// as old as their lists.
+// Count counts the problems of Reported and, while this process leads, those of the replicas, including unlisted ones.
+// The replicas' problems are as old as their lists.
 func (p *Pages) Count() (n problem.Count) {
 	for _, one := range p.Reported(nil) {
 		n.Add(one.Severity, 1)
@@ -75,11 +77,11 @@ func (p *Pages) Count() (n problem.Count) {
 	for _, one := range found {
 		n.Add(one.Severity, 1)
 	}
-	n.Warnings += more // of errors fewer are left out: they come first in each list
+	n.Warnings += more // fewer errors are left out, since they come first in each list
 	return n
 }
 
-// found is what other replicas found, where this process leads; own is what this one did.
+// found returns the problems of other replicas while this process leads; own are those of this one.
 func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []inspect.Problem) {
 	found, more := o.Found.All()
 	for _, one := range found {
@@ -101,7 +103,7 @@ func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []i
 	return all
 }
 
-// Reported is what is wrong before and after the plan: cheap to ask for.
+// Reported returns the visible problems before and after the plan. It is cheap.
 func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
 	all := []inspect.Problem{}
 	if p.Objects != nil {
@@ -119,38 +121,41 @@ func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
 	return all
 }
 
-// reported is what is wrong with the folder and its objects.
+// reported returns the visible problems of the sources and their objects.
 func (o *Objects) reported(sees authz.Visible) (all []inspect.Problem) {
 	for _, list := range [][]object.Problem{o.Sources(), o.Loop()} {
 		for _, one := range list {
 			if !sees.Of(ingest.NamespaceOf(one)) {
 				continue
 			}
-			all = append(all, inspect.Problem{Object: Named(one.ID), Location: one.Location, Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
+			all = append(all, inspect.Problem{Object: Named(one.ID), Location: one.Location,
+				Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
 		}
 	}
 	return all
 }
 
-// unreadable are the records that cannot be read.
+// unreadable returns the records that do not decode.
 func (p *Proxies) unreadable(sees authz.Visible) (all []inspect.Problem) {
 	for _, one := range p.Mirror.Status().Problems {
 		if key, _ := model.ParsePath(one.Path); !sees.Of(key.Namespace) {
 			continue
 		}
-		all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.Unreadable, Severity: severity(one.Kept), Message: one.String()})
+		all = append(all, inspect.Problem{Object: "records/" + one.Path,
+			Location: "etcd", Code: problem.Unreadable, Severity: severity(one.Kept), Message: one.String()})
 	}
 	return all
 }
 
-// reported is what is wrong with the records as a whole, with what is not planned, and what proxies refused.
+// reported returns the visible problems of the records as a whole, of unplanned records, and of proxies' refusals.
 func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
 	if sees.Of("") {
 		all = append(all, contentsProblems(p.Mirror.Status())...)
 	}
 	for _, one := range p.Mirror.Status().Unknown {
 		if sees.Of(one.Namespace) {
-			all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.NotSupported, Severity: severity(!one.Closing), Message: one.String()})
+			all = append(all, inspect.Problem{Object: "records/" + one.Path,
+				Location: "etcd", Code: problem.NotSupported, Severity: severity(!one.Closing), Message: one.String()})
 		}
 	}
 	for _, one := range p.Planner.SetAside() {
@@ -162,16 +167,19 @@ func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
 	return append(all, withheld(p.Server.Withheld(), sees)...)
 }
 
-// contentsProblems is what is wrong with the store, and with the stored records as a whole.
+// contentsProblems returns the problems of the store, and of the stored records as a whole.
 func contentsProblems(s mirror.Status) (all []inspect.Problem) {
 	if s.Alarm != nil {
-		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: s.Alarm.Error()})
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd",
+			Code: problem.Held, Severity: problem.Error, Message: s.Alarm.Error()})
 	}
 	for _, one := range s.Held {
-		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: one.String()})
+		all = append(all, inspect.Problem{Object: "records/" + one.Kind,
+			Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: one.String()})
 	}
 	if s.Unchecked != "" {
-		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Unreadable, Severity: problem.Warning, Message: "what others than the leader change in the store is not noticed: " + s.Unchecked})
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Unreadable,
+			Severity: problem.Warning, Message: "what others than the leader change in the store is not noticed: " + s.Unchecked})
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// refused is one problem for each version that proxies refused, at the object that made it.
+// refused returns one problem for each version that proxies refused, at the object that it was made of.
 func refused(refusals []serve.Refusal) []inspect.Problem {
 	type version struct {
 		t             xds.Type
@@ -42,7 +42,7 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 	return all
 }
 
-// madeBy puts a problem down to the likeliest of the objects that made the resource, where these are known.
+// madeBy attributes a problem to the likeliest of the resource's objects, if they are known.
 func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
 	if len(objects) > 0 {
 		p.Object, p.Field = model.Place{Key: objects[0].Key}.String(), objects[0].Field
@@ -51,8 +51,8 @@ func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
 	return p
 }
 
-// withheld is one problem for each version that is withheld from a view, as far as somebody may see the view's proxies, at the
-// object that made it.
+// withheld returns one problem for each version that is withheld from a visible view, at the object that it was made
+// of.
 func withheld(views []quarantine.Withheld, sees authz.Visible) (all []inspect.Problem) {
 	for _, w := range views {
 		if !sees.Of(w.Namespace) {

@@ -1,9 +1,11 @@
-// Package delivered decides what the status of Istio's objects in the config cluster says: which problems an object has, and whether its present
-// generation was acknowledged by the proxies. It is pure: no clock, no store, no API server. Writing is store/status's.
+// Package delivered decides the content of the status of Istio's objects in the config cluster: an object's problems,
+// and whether the proxies have acknowledged its present generation. It is pure: no clock, no store, no API server.
+// store/status writes the statuses.
 //
-// Owns: of each object its uid and generation, at which revision of the store that generation is, and whether it was acknowledged once.
-// Reads: events of the source, problems, what replicas answer (push/acknowledged).  Never: counts proxies, nor says anything new because one
-// joins or leaves.
+// Owns: for each object its uid and generation, the generation's revision in the store, and whether it was ever
+// acknowledged.
+// Reads: events of the source, problems, replicas' answers (push/acknowledged).
+// Never: counts proxies; changes a status because a proxy joins or leaves.
 package delivered
 
 import (
@@ -18,31 +20,31 @@ import (
 )
 
 const (
-	// unknownAfter is how long a generation may take to be acknowledged before its status says that this is not known.
+	// unknownAfter is the time without acknowledgement after which a status says that it is unknown.
 	unknownAfter = 30 * time.Second
-	// keep is for how long a problem that a replica found, or a refusal, counts after it was last listed: lists end with the replicas, and
-	// others say the same a minute later.
+	// keep is the time for which a replica's problem or refusal counts after it was last listed. Lists end with their
+	// replicas, and other replicas list the same within a minute.
 	keep = 2 * time.Minute
 )
 
-// Objects is every object of Istio's kinds that the source has emitted. Its owner serialises its methods.
+// Objects are all objects of Istio's kinds that the source has emitted. The owner serialises calls.
 type Objects struct {
 	all    map[object.ID]*entry
-	events uint64 // objects taken so far
-	stored bool   // everything was in the store once
+	events uint64 // number of objects processed
+	stored bool   // everything has been in the store once
 	found  map[model.Problem]time.Time
 	refuse map[model.Key]refusal
-	due    time.Time // when time alone changes something; zero: never
+	due    time.Time // next change by time alone; zero: none
 }
 
 type entry struct {
 	uid        string
 	generation int64
-	event      uint64    // that brought this generation
-	since      time.Time // when that was
-	revision   int64     // at which the store has it; 0: not known yet
+	event      uint64    // the event that brought this generation
+	since      time.Time // time of that event
+	revision   int64     // the generation's revision in the store; 0: unknown yet
 	settled    bool      // it was acknowledged once
-	status     string    // what was said last
+	status     string    // last reported status
 	changed    time.Time // since when
 }
 
@@ -51,25 +53,25 @@ type refusal struct {
 	last time.Time
 }
 
-// Facts are what is known beside the objects.
+// Facts are the other inputs of Reports.
 type Facts struct {
 	Problems     []object.Problem // of the ingester
 	Found        []model.Problem  // by replicas
 	Refused      []acknowledged.Refusal
-	Acknowledged int64 // the revision up to which all replicas have
+	Acknowledged int64 // revision up to which all replicas have acknowledged
 }
 
-// New knows no objects.
+// New returns Objects without any object.
 func New() *Objects {
 	return &Objects{all: map[object.ID]*entry{}, found: map[model.Problem]time.Time{}, refuse: map[model.Key]refusal{}}
 }
 
-// has says whether objects of an ID's kind have a status that is written.
+// has reports whether objects of an ID's kind have a status that is written.
 func has(id object.ID) bool {
 	return id.Name != "" && slices.Contains(status.IstioKinds, status.Kind{Group: id.Group, Kind: id.Kind})
 }
 
-// Take takes what the source emitted.
+// Take processes events of the source.
 func (o *Objects) Take(events []object.Event, now time.Time) {
 	for _, e := range events {
 		switch {
@@ -86,12 +88,12 @@ func (o *Objects) Take(events []object.Event, now time.Time) {
 			}
 			o.events++
 			o.all[e.ID] = &entry{uid: e.Object.UID, generation: e.Object.Generation, event: o.events, since: now}
-			o.forget(e.ID) // what was found in the generation before
+			o.forget(e.ID) // findings about the previous generation
 		}
 	}
 }
 
-// forget drops what is only kept because it was listed a while ago.
+// forget drops findings about an object that were listed earlier.
 func (o *Objects) forget(id object.ID) {
 	for p := range o.found {
 		if idOf(p.Key) == id {
@@ -105,20 +107,20 @@ func (o *Objects) forget(id object.ID) {
 	}
 }
 
-// Taken is how many changes of objects were taken so far.
+// Taken returns the number of processed changes of objects.
 func (o *Objects) Taken() uint64 { return o.events }
 
-// Stored says that everything that was taken up to a count is in the store at a revision.
+// Stored records that everything processed up to a count is in the store at a revision.
 func (o *Objects) Stored(taken uint64, revision int64) {
 	for id, e := range o.all {
 		if e.revision == 0 && e.event <= taken {
-			e.revision, e.settled = revision, workload(id) // nobody asks for those
+			e.revision, e.settled = revision, workload(id) // the status of these needs no acknowledgement
 		}
 	}
 	o.stored = true
 }
 
-// Awaited is the newest revision that a generation waits for to be acknowledged; 0: none does.
+// Awaited returns the newest revision whose acknowledgement a generation awaits; 0: none.
 func (o *Objects) Awaited() (revision int64) {
 	for _, e := range o.all {
 		if !e.settled {
@@ -128,13 +130,14 @@ func (o *Objects) Awaited() (revision int64) {
 	return revision
 }
 
-// workload says whether an object comes and goes with its workload, as a WorkloadEntry does: nothing is said of it unless something is wrong.
+// workload reports whether an object comes and goes with its workload, as a WorkloadEntry does. Such an object has a
+// status only if it has a problem.
 func workload(id object.ID) bool { return id.Kind == "WorkloadEntry" }
 
-// Due is when Reports may come to something else although no fact changes; the zero time: never.
+// Due returns when the result of Reports may change without a new fact; zero: never.
 func (o *Objects) Due() time.Time { return o.due }
 
-// Reports is what the objects' status is to say, by kind; nil: not before everything was stored once.
+// Reports returns the statuses of the objects by kind; nil until everything has been stored once.
 func (o *Objects) Reports(now time.Time, f Facts) map[status.Kind]map[status.Key]status.Report {
 	if !o.stored {
 		return nil
@@ -162,7 +165,7 @@ func (o *Objects) Reports(now time.Time, f Facts) map[status.Kind]map[status.Key
 	return out
 }
 
-// report is one object's.
+// report returns the status of one object.
 func (o *Objects) report(now time.Time, id object.ID, e *entry, problems []detail, refused string, isRefused bool) status.Report {
 	r := status.Report{UID: e.uid, Generation: e.generation, Messages: messagesOf(problems, isRefused)}
 	d := &r.Delivered
@@ -170,7 +173,8 @@ func (o *Objects) report(now time.Time, id object.ID, e *entry, problems []detai
 	case len(problems) > 0 && problems[0].Severity == problem.Error:
 		d.Status, d.Reason, d.Message = "False", string(problems[0].Code), textOf(problems)
 	case isRefused:
-		d.Status, d.Reason, d.Message = "False", string(problem.Refused), cut("proxies refuse what is made of it, and keep what they had: "+refused)
+		d.Status, d.Reason, d.Message = "False", string(problem.Refused),
+			cut("proxies refuse what is made of it, and keep what they had: "+refused)
 	case e.settled:
 		d.Status, d.Reason, d.Message = "True", "Acknowledged", textOf(problems)
 		if workload(id) {
@@ -181,7 +185,8 @@ func (o *Objects) report(now time.Time, id object.ID, e *entry, problems []detai
 		o.wake(e.since.Add(unknownAfter))
 		return r
 	default:
-		d.Status, d.Reason, d.Message = "Unknown", "NotAcknowledged", "not all replicas have said that their proxies have it; /debug/syncz of each shows them"
+		d.Status, d.Reason, d.Message = "Unknown", "NotAcknowledged",
+			"not all replicas have said that their proxies have it; /debug/syncz of each shows them"
 		d.Only = status.WhereUnsaid
 	}
 	if e.status != d.Status {
@@ -191,7 +196,7 @@ func (o *Objects) report(now time.Time, id object.ID, e *entry, problems []detai
 	return r
 }
 
-// wake notes that something changes at a time.
+// wake records that a status changes at a time.
 func (o *Objects) wake(at time.Time) {
 	if o.due.IsZero() || at.Before(o.due) {
 		o.due = at

@@ -18,10 +18,10 @@ type detail struct {
 	field, text string
 }
 
-// maxText is how long the message of a condition may be, in bytes.
+// maxText bounds the message of a condition, in bytes.
 const maxText = 1024
 
-// remember takes what replicas list now, and drops what none has listed for a while.
+// remember adds the findings that replicas list now, and drops those not listed for a while.
 func (o *Objects) remember(now time.Time, f Facts) {
 	for _, p := range f.Found {
 		o.found[p] = now
@@ -51,7 +51,7 @@ func idOf(key model.Key) object.ID {
 	return object.ID{Origin: key.Origin, Group: group, Kind: kind, Namespace: key.Namespace, Name: key.Name}
 }
 
-// problems is what is wrong with each object, errors first, each once.
+// problems returns the problems of each object, errors first, without duplicates.
 func (o *Objects) problems(f Facts) map[object.ID][]detail {
 	all := map[object.ID][]detail{}
 	add := func(id object.ID, code problem.Code, analyzer problem.Analyzer, severity problem.Severity, field, text string) {
@@ -67,7 +67,8 @@ func (o *Objects) problems(f Facts) map[object.ID][]detail {
 	}
 	for id, details := range all {
 		slices.SortFunc(details, func(a, b detail) int {
-			return cmp.Or(-cmp.Compare(rank(a.Severity), rank(b.Severity)), cmp.Compare(a.field, b.field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.text, b.text))
+			return cmp.Or(-cmp.Compare(rank(a.Severity), rank(b.Severity)),
+				cmp.Compare(a.field, b.field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.text, b.text))
 		})
 		all[id] = slices.Compact(details)
 	}
@@ -81,11 +82,11 @@ func rank(s problem.Severity) int {
 	return 0
 }
 
-// messagesOf has each kind of problem once, in order.
+// messagesOf lists each kind of problem once, in order.
 func messagesOf(problems []detail, refused bool) (all []status.Message) {
 	for _, p := range problems {
 		if p.Analyzer != "" {
-			p.Code = "" // Istio's stands in its place
+			p.Code = "" // Istio's code replaces it
 		}
 		all = append(all, p.Message)
 	}
@@ -98,7 +99,7 @@ func messagesOf(problems []detail, refused bool) (all []status.Message) {
 	return slices.Compact(all)
 }
 
-// textOf says the problems in words.
+// textOf describes the problems in words.
 func textOf(problems []detail) string {
 	var parts []string
 	for _, p := range problems {

@@ -22,32 +22,32 @@ import (
 	"navarch.io/navarch/cmd/navarchd/callers"
 )
 
-// Bounds of Watch, which takes no credential.
+// Bounds of Watch, which needs no credential.
 const (
 	maxWatches     = 1024 // streams of this process
-	maxHostWatches = 32   // of one host
+	maxHostWatches = 32   // per host
 	maxServiceName = 256  // bytes
 	readyPoll      = 500 * time.Millisecond
 )
 
-// Health answers grpc.health.v1 on all gRPC addresses of a process, to every caller: all services are SERVING while ready is nil
-// (as GET /ready says), and NOT_SERVING otherwise.
+// Health answers grpc.health.v1 on all gRPC addresses of a process, for every caller. All services are SERVING while
+// ready returns nil (as for GET /ready), and NOT_SERVING otherwise.
 type Health struct {
 	ready func() error
 
-	mu      sync.Mutex // a leaf
-	serving bool       // when ready was asked last by Run
+	mu      sync.Mutex // a leaf lock
+	serving bool       // result of ready at its last call by Run
 	changed chan struct{}
 	total   int            // Watch streams
-	hosts   map[string]int // that have them
+	hosts   map[string]int // Watch streams by host
 }
 
-// New asks ready, which is nil while proxies may be sent to this process.
+// New returns a Health. ready returns nil while proxies may be sent to this process.
 func New(ready func() error) *Health {
 	return &Health{ready: ready, changed: make(chan struct{}), hosts: map[string]int{}}
 }
 
-// Run tells Watch streams of changes until ctx ends. Its error is the context's.
+// Run notifies Watch streams of changes until ctx ends. It returns the error of ctx.
 func (h *Health) Run(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
@@ -68,7 +68,7 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
-// enter takes a place of a Watch stream, until leave is called.
+// enter reserves a Watch stream until leave is called.
 func (h *Health) enter(ctx context.Context) (leave func(), err error) {
 	host := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
@@ -106,14 +106,14 @@ func servingStatus(serving bool) healthv1.HealthCheckResponse_ServingStatus {
 	return healthv1.HealthCheckResponse_NOT_SERVING
 }
 
-// addressHealth is Health on one address, with the services that are registered there.
+// addressHealth is Health on one address, with the services registered there.
 type addressHealth struct {
 	healthv1.UnimplementedHealthServer
 	*Health
 	services func() map[string]grpc.ServiceInfo
 }
 
-// known says whether a service is there; the empty name stands for the whole server.
+// known reports whether a service exists; the empty name means the whole server.
 func (h addressHealth) known(r *healthv1.HealthCheckRequest) (bool, error) {
 	name := r.GetService()
 	if len(name) > maxServiceName {
@@ -166,14 +166,15 @@ func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerS
 	}
 }
 
-// reflected answers grpc.reflection.v1 to callers with a credential; on plain text, where nobody shows one, to all.
+// reflected answers grpc.reflection.v1 for callers with a credential; on plain text, without credentials, for all.
 type reflected struct {
 	reflectionv1.ServerReflectionServer
-	authenticate func(context.Context) (attest.Caller, error) // the zero one: nobody
+	authenticate func(context.Context) (attest.Caller, error) // the zero Caller: not authenticated
 }
 
 // ServerReflectionInfo implements grpc.reflection.v1.ServerReflection.
-func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflectionv1.ServerReflectionRequest, reflectionv1.ServerReflectionResponse]) error {
+func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflectionv1.ServerReflectionRequest,
+	reflectionv1.ServerReflectionResponse]) error {
 	if ctx := stream.Context(); callers.OverTLS(ctx) {
 		who, err := r.authenticate(ctx)
 		switch {
@@ -188,7 +189,7 @@ func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflecti
 	return r.ServerReflectionServer.ServerReflectionInfo(stream)
 }
 
-// Register adds what every gRPC address answers, to a server that has its other services; authenticate says who a caller over TLS is.
+// Register adds health and reflection to a server with its other services. authenticate authenticates callers over TLS.
 func (h *Health) Register(server *grpc.Server, authenticate func(context.Context) (attest.Caller, error)) {
 	healthv1.RegisterHealthServer(server, addressHealth{Health: h, services: server.GetServiceInfo})
 	inner := reflection.NewServerV1(reflection.ServerOptions{Services: server})

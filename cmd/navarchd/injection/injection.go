@@ -1,8 +1,9 @@
-// Package injection keeps the injection webhook's settings as they are in the cluster: the ConfigMap istio-sidecar-injector[-rev], followed as it changes, and
-// which versions the kubelets have.
+// Package injection follows the injection webhook's settings in the cluster: the ConfigMap
+// istio-sidecar-injector[-rev], and the versions of the kubelets.
 //
-// Owns: the settings in use, and why newer ones cannot be used.  Reads: one ConfigMap, the list of Nodes.  Never: decides about a Pod; gives up settings that
-// worked for such as do not.
+// Owns: the settings in use, and why newer ones cannot be used.
+// Reads: one ConfigMap, the list of Nodes.
+// Never: decides about a Pod; replaces settings that work by some that do not.
 package injection
 
 import (
@@ -24,17 +25,18 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// NativeSidecars says when a proxy becomes a sidecar container, where its Pod does not: ENABLE_NATIVE_SIDECARS.
+// NativeSidecars decides when a proxy becomes a sidecar container, if its Pod does not state it:
+// ENABLE_NATIVE_SIDECARS.
 type NativeSidecars string
 
-// The values of ENABLE_NATIVE_SIDECARS. Auto goes by the kubelets.
+// The values of ENABLE_NATIVE_SIDECARS. Auto depends on the kubelets.
 const (
 	NativeAuto NativeSidecars = "auto"
 	NativeOn   NativeSidecars = "true"
 	NativeOff  NativeSidecars = "false"
 )
 
-// Set takes one of the values. An error: it is none of them.
+// Set parses one of the values. An error: v is another text.
 func (n *NativeSidecars) Set(v string) error {
 	switch one := NativeSidecars(v); one {
 	case NativeAuto, NativeOn, NativeOff:
@@ -49,17 +51,18 @@ func (n *NativeSidecars) Set(v string) error {
 type Config struct {
 	Namespace, Revision, Cluster string // of this control plane, and the cluster that it is in
 	Native                       NativeSidecars
-	Mesh                         func() *meshv1alpha1.MeshConfig // as it is now; nil: not known yet
-	Proxies                      inject.ProxyConfigs             // as they are now
-	// Follow tells of the ConfigMap until its context ends (status.ConfigMaps); failed is told why that does not work, nil: it does again.
+	Mesh                         func() *meshv1alpha1.MeshConfig // the present one; nil: unknown yet
+	Proxies                      inject.ProxyConfigs             // the present ones
+	// Follow watches the ConfigMap until its context ends (status.ConfigMaps). It calls failed with the reason when
+	// that stops working, and with nil when it works again.
 	Follow func(ctx context.Context, s status.Seen[corev1.ConfigMap], failed func(error)) error
-	// Kubelets are the versions of the kubelets, by node.
+	// Kubelets returns the versions of the kubelets, by node.
 	Kubelets func(context.Context) (map[string]string, error)
-	Pause    time.Duration // between two looks at the kubelets; 0: 30 s
+	Pause    time.Duration // between two reads of the kubelets; 0: 30 s
 	Log      *slog.Logger
 }
 
-// Name is that of the ConfigMap.
+// Name returns the name of the ConfigMap.
 func (c Config) Name() string {
 	if c.Revision == "" || c.Revision == "default" {
 		return "istio-sidecar-injector"
@@ -67,21 +70,21 @@ func (c Config) Name() string {
 	return "istio-sidecar-injector-" + c.Revision
 }
 
-// Injection is the webhook's handler with what keeps it up to date.
+// Injection is the webhook's handler with the tasks that update it.
 type Injection struct {
 	Config
 	Handler *inject.Handler
 
-	mu       sync.Mutex // guards what follows; a leaf
+	mu       sync.Mutex // guards the fields below; a leaf lock
 	version  status.Version
 	unusable string            // why the newest ConfigMap is not in use
 	unread   string            // why it cannot be read
 	problems []string          // templates that cannot be used
-	kubelets map[string]string // nil: not known yet
-	unknown  string            // why the newest versions are not known
+	kubelets map[string]string // nil: unknown yet
+	unknown  string            // why the newest versions are unknown
 }
 
-// New asks nothing of anybody.
+// New returns an Injection. It sends no request.
 func New(c Config) *Injection {
 	if c.Pause == 0 {
 		c.Pause = 30 * time.Second
@@ -91,7 +94,7 @@ func New(c Config) *Injection {
 	return i
 }
 
-// Tasks keep it up to date.
+// Tasks returns the tasks that update the settings.
 func (i *Injection) Tasks() []loop.Task {
 	all := []loop.Task{{Name: "injection configuration", Run: func(ctx context.Context) error { return i.Follow(ctx, seen{i}, i.failed) }}}
 	if i.Native == NativeAuto {
@@ -100,7 +103,7 @@ func (i *Injection) Tasks() []loop.Task {
 	return all
 }
 
-// Notes say what an operator should know while Pods are injected all the same.
+// Notes returns remarks for operators about a working injection.
 func (i *Injection) Notes() (all []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -112,7 +115,7 @@ func (i *Injection) Notes() (all []string) {
 	return all
 }
 
-// seen is told of the ConfigMap.
+// seen receives the ConfigMap.
 type seen struct{ *Injection }
 
 func (s seen) key() status.Key { return status.Key{Namespace: s.Namespace, Name: s.Name()} }
@@ -127,7 +130,7 @@ func (s seen) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	}
 }
 
-// use takes a ConfigMap as it is there. One that is gone, or cannot be used, changes nothing but the notes.
+// use adopts the present ConfigMap. A missing or invalid one changes only the notes.
 func (i *Injection) use(f status.Found[corev1.ConfigMap]) {
 	source := "ConfigMap " + i.Namespace + "/" + i.Name()
 	if f.Object == nil {
@@ -167,7 +170,7 @@ func (i *Injection) refuse(why string) {
 	}
 }
 
-// failed is told why the ConfigMap cannot be followed.
+// failed records why the ConfigMap cannot be followed.
 func (i *Injection) failed(err error) {
 	why := ""
 	if err != nil {
@@ -191,7 +194,7 @@ func (i *Injection) followKubelets(ctx context.Context) error {
 	}
 }
 
-// lookAtKubelets keeps what was known where nothing newer is.
+// lookAtKubelets reads the kubelets' versions. A failure keeps the known ones.
 func (i *Injection) lookAtKubelets(ctx context.Context) {
 	kubelets, err := i.Kubelets(ctx)
 	i.mu.Lock()
@@ -207,7 +210,7 @@ func (i *Injection) lookAtKubelets(ctx context.Context) {
 	}
 }
 
-// native says whether a Pod's proxy becomes a sidecar container. Nothing is known here of the kubelets of other clusters.
+// native reports whether a Pod's proxy becomes a sidecar container. The kubelets of other clusters are unknown here.
 func (i *Injection) native(cluster, node string) bool {
 	if i.Native != NativeAuto {
 		return i.Native == NativeOn
@@ -220,7 +223,7 @@ func (i *Injection) native(cluster, node string) bool {
 	return inject.KnowsSidecars(i.kubelets, node)
 }
 
-// Kubelets reads the versions of the kubelets of a cluster.
+// Kubelets returns a reader of a cluster's kubelet versions.
 func Kubelets(api *apiserver.Client) func(context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
 		rows, err := api.Columns(ctx, "/api/v1/nodes", "Name", "Version")

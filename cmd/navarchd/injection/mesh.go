@@ -19,19 +19,21 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Mesh keeps the mesh configuration for a process that follows no records: ConfigMap istio[-rev], over a shared one. What cannot be read changes nothing.
+// Mesh follows the mesh configuration for a process without records: ConfigMap istio[-rev], over a shared one. An
+// unreadable one changes nothing.
 type Mesh struct {
 	normal  *normal.Normalizer
-	shared  string // the name of the ConfigMap that several revisions have in common (SHARED_MESH_CONFIG); empty: there is none
+	shared  string // name of the ConfigMap that several revisions share (SHARED_MESH_CONFIG); empty: no such ConfigMap
 	log     *slog.Logger
 	current atomic.Pointer[meshv1alpha1.MeshConfig]
 
-	mu     sync.Mutex // guards what follows; a leaf
+	mu     sync.Mutex // guards the fields below; a leaf lock
 	maps   kube.Meshes
 	listed map[string]bool // names of ConfigMaps that were listed
 }
 
-// NewMesh knows nothing before it is told. shared names the ConfigMap that several revisions have in common; empty: there is none.
+// NewMesh returns a Mesh without configuration. shared names the ConfigMap that several revisions share; empty: no such
+// ConfigMap.
 func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
 	if shared == n.MeshID().Name {
 		shared = ""
@@ -39,7 +41,7 @@ func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
 	return &Mesh{normal: n, shared: shared, log: log, listed: map[string]bool{}}
 }
 
-// Names are those of the ConfigMaps, each of which is to be followed.
+// Names returns the names of the ConfigMaps, each of which must be followed.
 func (m *Mesh) Names() []string {
 	if m.shared == "" {
 		return []string{m.normal.MeshID().Name}
@@ -47,10 +49,10 @@ func (m *Mesh) Names() []string {
 	return []string{m.normal.MeshID().Name, m.shared}
 }
 
-// Current is the configuration, with its defaults; nil: it is not known yet.
+// Current returns the configuration with its defaults; nil: unknown yet.
 func (m *Mesh) Current() *meshv1alpha1.MeshConfig { return m.current.Load() }
 
-// Seen is told of one of the ConfigMaps.
+// Seen returns the receiver of one of the ConfigMaps.
 func (m *Mesh) Seen(name string) status.Seen[corev1.ConfigMap] {
 	return seenMesh{m, status.Key{Namespace: m.normal.MeshID().Namespace, Name: name}}
 }
@@ -72,7 +74,7 @@ func (s seenMesh) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	}
 }
 
-// take uses a ConfigMap as it is now (nil: it is not there), once all were listed.
+// take processes the present ConfigMap (nil: it does not exist), once all were listed.
 func (m *Mesh) take(name string, there *corev1.ConfigMap) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +95,7 @@ func (m *Mesh) take(name string, there *corev1.ConfigMap) {
 	m.use(merged)
 }
 
-// use takes the ConfigMap; nil: there is none, which is a mesh with all defaults, unless there was one.
+// use adopts the ConfigMap. nil: it does not exist, which means all defaults, unless one existed before.
 func (m *Mesh) use(there *corev1.ConfigMap) {
 	if there == nil {
 		m.without("the ConfigMap", model.MeshDefaults())
@@ -106,7 +108,8 @@ func (m *Mesh) use(there *corev1.ConfigMap) {
 	}
 	read := m.normal.ParseMesh(&object.Object{ID: m.normal.MeshID(), JSON: js})
 	if read.Config == nil {
-		m.log.Error("mesh configuration cannot be read; the previous one stays in use, if there was one", obs.KeyProblem, fmt.Sprint(read.Problems))
+		m.log.Error("mesh configuration cannot be read; the previous one stays in use, if there was one",
+			obs.KeyProblem, fmt.Sprint(read.Problems))
 		return
 	}
 	if read.Unsaid {
@@ -116,7 +119,7 @@ func (m *Mesh) use(there *corev1.ConfigMap) {
 	m.current.Store(read.Config)
 }
 
-// without has the previous configuration stay in use, or the defaults where there is none.
+// without keeps the previous configuration in use, or the defaults if it is the first.
 func (m *Mesh) without(what string, defaults *meshv1alpha1.MeshConfig) {
 	if !m.current.CompareAndSwap(nil, defaults) && !proto.Equal(m.current.Load(), defaults) {
 		m.log.Error("the mesh configuration is missing; the previous one stays in use", obs.KeyReason, what)

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// ProxyConfigs are those of a namespace at a snapshot, the oldest first.
+// ProxyConfigs returns the ProxyConfigs of a namespace at a snapshot, the oldest first.
 func ProxyConfigs(s *mirror.Snapshot, namespace string) (all []*proxyconfigv1.ProxyConfig) {
 	var found []*model.ProxyConfig
 	for r := range s.In(model.KindProxyConfig, namespace) {
@@ -29,7 +29,7 @@ func ProxyConfigs(s *mirror.Snapshot, namespace string) (all []*proxyconfigv1.Pr
 	return inOrder(found)
 }
 
-// inOrder are their specs, the oldest first.
+// inOrder returns their specs, the oldest first.
 func inOrder(found []*model.ProxyConfig) (all []*proxyconfigv1.ProxyConfig) {
 	slices.SortFunc(found, func(a, b *model.ProxyConfig) int { return a.Older(&b.Head) })
 	for _, c := range found {
@@ -38,25 +38,25 @@ func inOrder(found []*model.ProxyConfig) (all []*proxyconfigv1.ProxyConfig) {
 	return all
 }
 
-// FollowedProxyConfigs keeps the objects of kind ProxyConfig for a process that follows no records, as the API server has them. One that is not valid counts as
-// it was before. Its methods may be called from any goroutine.
+// FollowedProxyConfigs follows the API server's objects of kind ProxyConfig for a process without records. The last
+// valid version of an object counts. Any goroutine may call its methods.
 type FollowedProxyConfigs struct {
 	normal   *normal.Normalizer
-	revision string // whose objects count, beside those of none
+	revision string // revision whose objects count, as do those without a revision
 	log      *slog.Logger
 
-	mu    sync.Mutex                               // guards what follows; a leaf
+	mu    sync.Mutex                               // guards the fields below; a leaf lock
 	known map[string]map[string]*model.ProxyConfig // by namespace and name
 }
 
 var _ status.Seen[unstructured.Unstructured] = (*FollowedProxyConfigs)(nil)
 
-// NewFollowedProxyConfigs knows none before it is told. The empty revision is default.
+// NewFollowedProxyConfigs returns an empty FollowedProxyConfigs. The empty revision means default.
 func NewFollowedProxyConfigs(n *normal.Normalizer, revision string, log *slog.Logger) *FollowedProxyConfigs {
 	return &FollowedProxyConfigs{normal: n, revision: cmp.Or(revision, "default"), log: log, known: map[string]map[string]*model.ProxyConfig{}}
 }
 
-// In are those of a namespace, the oldest first.
+// In returns the ProxyConfigs of a namespace, the oldest first.
 func (f *FollowedProxyConfigs) In(namespace string) []*proxyconfigv1.ProxyConfig {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,14 +84,15 @@ func (f *FollowedProxyConfigs) Observe(k status.Key, found status.Found[unstruct
 	}
 }
 
-// put keeps an object; before is what was valid of it. With the lock.
+// put stores an object; before is its last valid version. The caller holds the lock.
 func (f *FollowedProxyConfigs) put(k status.Key, before *model.ProxyConfig, u *unstructured.Unstructured) {
 	if revision, stated := u.GetLabels()[status.RevisionLabel]; stated && revision != f.revision {
 		return
 	}
 	read, err := f.read(k, u)
 	if err != nil {
-		f.log.Warn("a ProxyConfig is not valid: Pods are injected as it was before, if it was", obs.KeyObject, k.Namespace+"/"+k.Name, obs.KeyError, err)
+		f.log.Warn("a ProxyConfig is not valid: Pods are injected as it was before, if it was",
+			obs.KeyObject, k.Namespace+"/"+k.Name, obs.KeyError, err)
 		read = before
 	}
 	if read == nil {
@@ -103,14 +104,15 @@ func (f *FollowedProxyConfigs) put(k status.Key, before *model.ProxyConfig, u *u
 	f.known[k.Namespace][k.Name] = read
 }
 
-// read makes the record that the leader makes of it.
+// read makes the record that the leader would make of an object.
 func (f *FollowedProxyConfigs) read(k status.Key, u *unstructured.Unstructured) (*model.ProxyConfig, error) {
 	raw, err := json.Marshal(u)
 	if err != nil {
 		return nil, err
 	}
 	gvk := u.GroupVersionKind()
-	result := f.normal.Object(&object.Object{ID: object.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: k.Namespace, Name: k.Name}, Version: gvk.Version,
+	result := f.normal.Object(&object.Object{ID: object.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: k.Namespace, Name: k.Name},
+		Version: gvk.Version,
 		Created: u.GetCreationTimestamp().UTC(), UID: string(u.GetUID()), JSON: raw}, nil)
 	for _, r := range result.Records {
 		if c, is := r.(*model.ProxyConfig); is {

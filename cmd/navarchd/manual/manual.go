@@ -1,7 +1,8 @@
-// Package manual serves the pages for operators as HTML, so that the links of alerts open.
+// Package manual serves the operators' pages as HTML, so that the links of alerts open.
 //
-// Owns: the rendered pages, each rendered when it is asked for first.  Reads: deploy/docs, as it was compiled in.  Never: anything of this process or its
-// mesh; the pages are public, and callers need no credential.
+// Owns: the rendered pages, each rendered at its first request.
+// Reads: deploy/docs, as compiled in.
+// Never: shows anything of this process or its mesh. The pages are public: callers need no credential.
 package manual
 
 import (
@@ -21,22 +22,22 @@ import (
 	"navarch.io/navarch/deploy/docs"
 )
 
-// Root is the path below which the pages are, each by the name of its file: links from page to page lead on as they do in the repository.
+// Root is the path of the pages, each by its file name, so that links between pages work as in the repository.
 const Root = "/docs/"
 
-// style keeps lines readable. The header Content-Security-Policy allows nothing else than it.
+// style keeps lines readable. The header Content-Security-Policy permits only this style.
 const style = `body{max-width:75rem;margin:2rem auto;padding:0 1rem;font:1rem/1.5 sans-serif}` +
 	`table{border-collapse:collapse}td,th{border:1px solid #999;padding:.3rem .5rem;text-align:left;vertical-align:top}` +
 	`pre,code{background:#eee;overflow-x:auto}:target{background:#fe9}`
 
-// outside matches links to files of the repository that are no pages; they lead nowhere here.
+// outside matches links to files of the repository other than pages, which have no target here.
 var outside = regexp.MustCompile(`<a href="\.\.[^"]*">(.*?)</a>`)
 
 // Handler serves the pages below Root, and a list of them at Root.
 func Handler() http.Handler {
 	files, err := fs.ReadDir(docs.Pages, ".")
 	if err != nil {
-		panic(err) // of files that were compiled in
+		panic(err) // impossible: the files are compiled in
 	}
 	mux := http.NewServeMux()
 	list := "<h1>Navarch</h1>\n<ul>\n"
@@ -58,32 +59,34 @@ func write(w http.ResponseWriter, page []byte) {
 	_, _ = w.Write(page)
 }
 
-// source is the text of a page.
+// source returns the text of a page.
 func source(name string) []byte {
 	text, err := docs.Pages.ReadFile(name)
 	if err != nil {
-		panic(err) // of files that were compiled in
+		panic(err) // impossible: the files are compiled in
 	}
 	return text
 }
 
-// title is the heading of a page.
+// title returns the heading of a page.
 func title(name string) string {
 	first, _, _ := strings.Cut(string(source(name)), "\n")
 	return strings.TrimPrefix(first, "# ")
 }
 
-// render makes HTML of a page. Headings have the fragments that links name.
+// render converts a page to HTML. Headings get the fragments that links use.
 func render(name string) []byte {
 	var out bytes.Buffer
 	md := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	if err := md.Convert(source(name), &out); err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // a buffer never fails
 	}
 	return document(title(name), outside.ReplaceAll(out.Bytes(), []byte("$1")))
 }
 
 func document(title string, body []byte) []byte {
-	return fmt.Appendf(nil, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>%s</style></head>\n<body>\n<p><a href=\"%s\">All pages</a></p>\n%s</body></html>\n",
+	return fmt.Appendf(nil,
+		"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>%s</style></head>\n<body>\n<p><a"+
+			" href=\"%s\">All pages</a></p>\n%s</body></html>\n",
 		html.EscapeString(title), style, "./", body)
 }

@@ -17,36 +17,37 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// Path is the page of the removals: GET lists them, POST with ?accept=ID lets one go.
+// Path is the path of the removals' page: GET lists them, POST with ?accept=ID accepts one.
 const Path = "/debug/removals"
 
-// The right that an operator needs, in the namespace of the removal, or in all where it is of several.
+// The right that an operator needs, in the namespace of the removal, or in all namespaces if it has several.
 const (
 	Group    = "navarch.io"
 	Resource = "removals"
 	Verb     = "accept"
 )
 
-// patience bounds one question to the API server.
+// patience bounds one request to the API server.
 const patience = 10 * time.Second
 
 // Acceptor answers operators who accept a removal.
 type Acceptor struct {
 	Keeper *Keeper
 	Known  *Known
-	// API is the API server that knows the operators; nil: the configuration comes from files, and who sees everything of /debug may accept.
+	// API is the API server that knows the operators. nil: the configuration comes from files, and callers who see all
+	// of /debug may accept.
 	API *apiserver.Client
 
-	turn chan struct{} // one place: one request at a time
+	turn chan struct{} // buffered, 1: one request at a time
 }
 
-// NewAcceptor asks nothing yet.
+// NewAcceptor returns an Acceptor. It sends no request.
 func NewAcceptor(k *Keeper, known *Known, api *apiserver.Client) *Acceptor {
 	return &Acceptor{Keeper: k, Known: known, API: api, turn: make(chan struct{}, 1)}
 }
 
-// Accept answers a POST request; of a nil Acceptor, that this process does not lead. who is the caller as /debug knows it, all that it sees everything
-// and has proved it.
+// Accept answers a POST request. A nil Acceptor answers that this process does not lead. who is the caller for /debug;
+// all: it has proved that it may see everything.
 func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
 	defer cancel()
@@ -58,7 +59,7 @@ func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.R
 	fmt.Fprintf(w, "%d objects go (%s)\n", hold.Count, hold.KindCounts())
 }
 
-// accept returns the removal that was let go, or the status and the reason of a refusal.
+// accept returns the accepted removal, or the status and the reason of a refusal.
 func (a *Acceptor) accept(ctx context.Context, who string, all bool, r *http.Request) (removal.Hold, int, error) {
 	if a == nil || !a.Keeper.leads.Load() {
 		return removal.Hold{}, http.StatusMisdirectedRequest, errors.New("this process does not lead: ask the leader")
@@ -79,7 +80,8 @@ func (a *Acceptor) accept(ctx context.Context, who string, all bool, r *http.Req
 	if !ok {
 		return hold, http.StatusNotFound, notHeld(id)
 	}
-	a.Keeper.Log.Warn("a held removal was accepted: the objects are removed", obs.KeyRemoval, hold.ID, obs.KeyUser, user, obs.KeyObjects, hold.Count,
+	a.Keeper.Log.Warn("a held removal was accepted: the objects are removed",
+		obs.KeyRemoval, hold.ID, obs.KeyUser, user, obs.KeyObjects, hold.Count,
 		obs.KeyKinds, hold.KindCounts(), "namespace", hold.Namespace)
 	return hold, http.StatusOK, nil
 }
@@ -88,11 +90,12 @@ func notHeld(id string) error {
 	return fmt.Errorf("no removal has the ID %.40q (any more): navarchctl removals list has those that are held", id)
 }
 
-// authorise returns the user who asks, for the audit, and an error unless that one may accept the removal.
+// authorise returns the user for the audit, and an error unless the user may accept the removal.
 func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, header string) (user string, status int, err error) {
 	if a.API == nil {
 		if !all {
-			return who, http.StatusForbidden, errors.New("removals are accepted on the machine of the leader, or with a token of the system namespace")
+			return who, http.StatusForbidden,
+				errors.New("removals are accepted on the machine of the leader, or with a token of the system namespace")
 		}
 		return who, http.StatusOK, nil
 	}
@@ -105,7 +108,7 @@ func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, head
 	if err != nil {
 		return who, http.StatusUnauthorized, err
 	}
-	if err := a.access(ctx, info, hold); err != nil { // before it is said whether there is such a removal
+	if err := a.access(ctx, info, hold); err != nil { // before revealing whether such a removal exists
 		return info.Username, http.StatusForbidden, err
 	}
 	if !held {
@@ -114,7 +117,7 @@ func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, head
 	return audited(info), http.StatusOK, nil
 }
 
-// held is a removal by its ID; false, and one of all namespaces: there is none.
+// held returns a removal by its ID. false: it does not exist, and the result covers all namespaces.
 func (a *Acceptor) held(id string) (removal.Hold, bool) {
 	for _, h := range a.Known.Of(func(string) bool { return true }).Held {
 		if h.ID == id {
@@ -124,11 +127,12 @@ func (a *Acceptor) held(id string) (removal.Hold, bool) {
 	return removal.Hold{}, false
 }
 
-// review asks the API server whose token it is.
+// review asks the API server for the user of a token.
 func (a *Acceptor) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	asked := authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}, Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	asked := authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
+		Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	var said authenticationv1.TokenReview
 	if err := a.API.Do(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", asked, &said); err != nil {
 		return authenticationv1.UserInfo{}, fmt.Errorf("token review: %w", err)
@@ -164,7 +168,8 @@ func (a *Acceptor) access(ctx context.Context, user authenticationv1.UserInfo, h
 	return nil
 }
 
-// audited is the user as the log names it: with the ID of the credential, by which the API server's audit log knows who was given it.
+// audited returns the user for the log, with the credential's ID, by which the API server's audit log identifies its
+// holder.
 func audited(user authenticationv1.UserInfo) string {
 	if id := user.Extra["authentication.kubernetes.io/credential-id"]; len(id) > 0 {
 		return user.Username + " (" + id[0] + ")"

@@ -1,8 +1,9 @@
-// Package removals shows which removals the leader holds, ends them when their time is over, and lets operators accept one: who may is a question to the
-// API server, a SubjectAccessReview on the verb accept of removals.navarch.io.
+// Package removals publishes the removals that the leader holds, ends them in time, and lets operators accept one. The
+// API server decides who may, by a SubjectAccessReview on the verb accept of removals.navarch.io.
 //
-// Owns: removals/ in etcd (the leader, under its fence), by which every process knows what is held and the next leader holds it on.  Reads: what
-// store/ingest holds; tokens of operators, for as long as a request takes.  Never: decides what is held; lets anything go at a process that does not lead.
+// Owns: removals/ in etcd (the leader, under its fence), which informs every process and the next leader.
+// Reads: the held removals of store/ingest; tokens of operators, for the time of a request.
+// Never: decides what is held; accepts a removal at a process that does not lead.
 package removals
 
 import (
@@ -22,7 +23,7 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// Where the removals are in etcd. What older builds kept there has no use any more.
+// Paths of the removals in etcd. Paths of older builds are useless now.
 const (
 	folder = "removals/"
 	path   = folder + "holds"
@@ -30,7 +31,7 @@ const (
 
 var formerPaths = []string{folder + "held", folder + "decisions", folder + "losses"}
 
-// The bounds of what is stored: the oldest removals, and of each a share of the names.
+// Bounds of the stored part: the oldest removals, and a share of the names for each.
 const (
 	mostHolds = 1000
 	mostNames = 2000
@@ -42,7 +43,7 @@ type Loop interface {
 	Accept(ctx context.Context, id string) (removal.Hold, bool)
 }
 
-// Keeper publishes what a process holds while it leads, and ends what has been held for its time.
+// Keeper publishes the held removals of a leading process, and ends those whose time is over.
 type Keeper struct {
 	Store *kv.Store
 	Loop  Loop
@@ -52,7 +53,7 @@ type Keeper struct {
 	leads atomic.Bool
 }
 
-// every is the interval at which a leader publishes the removals that it holds.
+// every is the interval at which a leader publishes its held removals.
 const every = 250 * time.Millisecond
 
 // stored is the value at path.
@@ -61,7 +62,8 @@ type stored struct {
 	Held   []removal.Hold `json:"held"`
 }
 
-// Recall returns what the leader before held. What a newer build wrote and this one does not understand is left out. An error is etcd's.
+// Recall returns the previous leader's held removals. Content of a newer build that this one does not understand is
+// skipped. Errors are etcd's.
 func (k *Keeper) Recall(ctx context.Context) ([]removal.Hold, error) {
 	blobs, _, err := k.Store.Blobs(ctx, folder, 0)
 	if err != nil {
@@ -74,7 +76,7 @@ func (k *Keeper) Recall(ctx context.Context) ([]removal.Hold, error) {
 	return s.Held, nil
 }
 
-// parse reads what is stored.
+// parse decodes the stored value.
 func parse(f kv.Folder) (s stored, err error) {
 	for _, blob := range f.Blobs {
 		if blob.Path == path {
@@ -87,7 +89,8 @@ func parse(f kv.Folder) (s stored, err error) {
 	return s, nil
 }
 
-// Lead publishes what is held, in etcd and as a metric, and ends what is over, until ctx ends or another process leads.
+// Lead publishes held removals in etcd and as a metric, and ends those whose time is over, until ctx ends or another
+// process leads.
 func (k *Keeper) Lead(ctx context.Context, epoch kv.Epoch) {
 	k.leads.Store(true)
 	defer k.leads.Store(false)
@@ -113,7 +116,7 @@ func (k *Keeper) Lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// report sets the metric, and logs what is held since the last look.
+// report sets the metric, and logs removals held since the last call.
 func (k *Keeper) report(held []removal.Hold, logged map[string]bool) {
 	obs.RemovalsHeld.Reset()
 	now := map[string]bool{}
@@ -132,7 +135,7 @@ func (k *Keeper) report(held []removal.Hold, logged map[string]bool) {
 	}
 }
 
-// write stores what is held, where something else is stored (nil: what is stored is not known), and returns it.
+// write stores the held removals if the stored ones differ (nil: unknown), and returns the stored value.
 func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold, written []byte) ([]byte, error) {
 	raw, err := json.Marshal(stored{k.Name, bounded(held)})
 	if err != nil || bytes.Equal(raw, written) {
@@ -146,7 +149,7 @@ func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold,
 	return raw, err
 }
 
-// bounded leaves out what is too much to be stored: it is held all the same.
+// bounded drops what exceeds the stored bounds; it remains held.
 func bounded(held []removal.Hold) []removal.Hold {
 	all := append([]removal.Hold{}, held[:min(len(held), mostHolds)]...)
 	for i := range all {
@@ -155,25 +158,27 @@ func bounded(held []removal.Hold) []removal.Hold {
 	return all
 }
 
-// end lets go what has been held for its time.
+// end accepts the removals whose time is over.
 func (k *Keeper) end(ctx context.Context, held []removal.Hold) {
 	for _, h := range held {
 		if h.Ends.IsZero() || time.Now().Before(h.Ends) {
 			continue
 		}
 		if done, ok := k.Loop.Accept(ctx, h.ID); ok {
-			k.Log.Warn("a removal was held for its time: the objects are removed", obs.KeyRemoval, done.ID, obs.KeyObjects, done.Count, obs.KeyKinds, done.KindCounts())
+			k.Log.Warn("a removal was held for its time: the objects are removed",
+				obs.KeyRemoval, done.ID, obs.KeyObjects, done.Count, obs.KeyKinds, done.KindCounts())
 		}
 	}
 }
 
-// Known is what every process knows of the removals that the leader holds. Safe for concurrent use.
+// Known is a process's knowledge of the removals that the leader holds. Safe for concurrent use.
 type Known struct {
 	mu    sync.Mutex // a leaf
 	known stored
 }
 
-// Follow keeps it as etcd says, until ctx ends; while etcd is away what was known stays. An error is a store that is closed.
+// Follow updates it from etcd until ctx ends; while etcd is away the last state stays. An error means that the store is
+// closed.
 func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -197,7 +202,7 @@ type List struct {
 	Held   []removal.Hold `json:"held"`
 }
 
-// Of lists the removals in the namespaces that somebody sees; those of all namespaces are for who sees "".
+// Of lists the removals in the visible namespaces; those of all namespaces are visible with "".
 func (n *Known) Of(sees func(namespace string) bool) List {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -26,32 +26,34 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Leader writes what the mesh's configurations should be, while this process leads: the roots into all of them, and into those of validation
-// that a webhook which does not answer refuses, once it has refused what it must.
+// Leader writes the target state of the mesh's configurations while this process leads: the roots into all of them, and
+// failurePolicy Fail into validation configurations once their webhook has refused what it must.
 type Leader struct {
 	*Configurations
 	api     *apiserver.Client
 	origin  origin.Origin
 	writers map[status.WebhookKind]*status.Writer[unstructured.Unstructured]
 
-	mu     sync.Mutex           // a leaf; guards what follows
-	passed map[status.Key]bool  // configurations whose dry run was refused as it must be, in this term
-	open   map[status.Key]error // why others' was not
+	mu     sync.Mutex           // a leaf lock; guards the fields below
+	passed map[status.Key]bool  // configurations whose dry run was refused as required, in this term
+	open   map[status.Key]error // why those of others were not
 }
 
-// NewLeader asks nothing. until says up to when this process leads; the limit is that of all that is written to Kubernetes.
-func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin, until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
+// NewLeader sends no request. until returns until when this process leads; limit is shared by all writes to Kubernetes.
+func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
+	until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
 	l := &Leader{Configurations: c, api: api, origin: from, writers: map[status.WebhookKind]*status.Writer[unstructured.Unstructured]{}}
 	for _, k := range kinds {
-		l.writers[k] = status.New(status.Config[unstructured.Unstructured]{API: c.apis[k], Kind: string(k), Until: until, Limit: limit, Log: c.Log})
+		l.writers[k] = status.New(status.Config[unstructured.Unstructured]{API: c.apis[k],
+			Kind: string(k), Until: until, Limit: limit, Log: c.Log})
 	}
 	return l
 }
 
-// tryAgain is how often a dry run that did not pass is made again.
+// tryAgain is the interval of dry runs that have not passed.
 const tryAgain = 2 * time.Second
 
-// Lead is one term.
+// Lead runs one term.
 func (l *Leader) Lead(ctx context.Context, epoch int64) {
 	l.mu.Lock()
 	l.passed, l.open = map[status.Key]bool{}, map[status.Key]error{}
@@ -78,7 +80,7 @@ func (l *Leader) Lead(ctx context.Context, epoch int64) {
 	}
 }
 
-// want says what the configurations should be. Without roots nothing is known of that.
+// want sets the target state of the configurations. Without roots it is unknown.
 func (l *Leader) want() {
 	for _, k := range kinds {
 		mesh, all, _ := l.managed(k)
@@ -96,8 +98,8 @@ func (l *Leader) want() {
 	}
 }
 
-// dryRuns asks the API server to make an object that every validation webhook of ours refuses, for each configuration that lets pass what its
-// webhook does not answer. It says whether one has passed that did not before.
+// dryRuns makes dry runs with an object that every validation webhook of ours refuses, for each configuration that lets
+// requests pass while its webhook does not answer. It reports whether another one has passed.
 func (l *Leader) dryRuns(ctx context.Context) (another bool) {
 	mesh, all, _ := l.managed(status.Validating)
 	if len(mesh.Roots) == 0 {
@@ -128,11 +130,12 @@ func (l *Leader) dryRuns(ctx context.Context) (another bool) {
 	return another
 }
 
-// dryRun is nil where the API server asked a webhook of the configuration, and that refused.
+// dryRun returns nil if the API server called a webhook of the configuration, and the webhook refused.
 func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	err := l.api.Do(ctx, http.MethodPost, "/apis/networking.istio.io/v1beta1/namespaces/"+l.Namespace+"/gateways?dryRun=All", validate.RefusedGateway(l.Namespace, configure.Selected(u)), nil)
+	err := l.api.Do(ctx, http.MethodPost, "/apis/networking.istio.io/v1beta1/namespaces/"+
+		l.Namespace+"/gateways?dryRun=All", validate.RefusedGateway(l.Namespace, configure.Selected(u)), nil)
 	var no *apiserver.Status
 	switch {
 	case err == nil:
@@ -148,11 +151,12 @@ func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error
 	return err
 }
 
-// Problems are those of this process's term.
+// Problems returns the problems of this process's term.
 func (l *Leader) Problems() (all []object.Problem) {
 	say := func(k status.WebhookKind, key status.Key, severity problem.Severity, message string) {
-		all = append(all, object.Problem{ID: object.ID{Origin: l.origin, Group: "admissionregistration.k8s.io", Kind: string(k), Name: key.Name}, Location: "Kubernetes",
-			Code: problem.Pending, Severity: severity, Message: message})
+		all = append(all, object.Problem{ID: object.ID{Origin: l.origin, Group: "admissionregistration.k8s.io", Kind: string(k), Name: key.Name},
+			Location: "Kubernetes",
+			Code:     problem.Pending, Severity: severity, Message: message})
 	}
 	for _, k := range kinds {
 		for _, p := range l.writers[k].Problems() {
@@ -162,7 +166,8 @@ func (l *Leader) Problems() (all []object.Problem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, err := range l.open {
-		say(status.Validating, key, problem.Warning, "objects that are not valid pass while the webhook does not answer (failurePolicy Ignore): its dry run was not refused: "+err.Error())
+		say(status.Validating, key, problem.Warning,
+			"objects that are not valid pass while the webhook does not answer (failurePolicy Ignore): its dry run was not refused: "+err.Error())
 	}
 	return all
 }

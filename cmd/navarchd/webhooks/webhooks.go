@@ -1,7 +1,8 @@
-// Package webhooks follows the webhook configurations of a cluster, to answer two questions: whether the API server would trust a certificate
-// that this process presents, and, while this process leads, what has to be written into them.
+// Package webhooks follows the webhook configurations of a cluster. It reports whether the API server would trust a
+// certificate that this process presents and, while this process leads, what to write into the configurations.
 //
-// Owns: what is known of the configurations; which webhooks have refused a dry run.  Reads: both kinds of configurations, the mesh's roots.
+// Owns: the known configurations; which webhooks have refused a dry run.
+// Reads: both kinds of configurations, the mesh's roots.
 // Never: writes while this process does not lead; makes a configuration.
 package webhooks
 
@@ -26,38 +27,39 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Config is what New needs.
+// Config configures New.
 type Config struct {
 	Kubeconfig          string // empty: the service account of the Pod
 	Namespace, Revision string // of this control plane
-	// Roots are those that the mesh trusts; nil: they are not known.
+	// Roots returns the roots that the mesh trusts; nil: unknown.
 	Roots func() []*x509.Certificate
-	// Foreign: somebody else writes the roots (--write-webhook-configurations=false). Configurations without one of the mesh's are not waited for.
+	// Foreign: the operator writes the roots (--write-webhook-configurations=false). Configurations without one of the
+	// mesh's are then not waited for.
 	Foreign bool
 	Log     *slog.Logger
 }
 
-// Configurations are those of a cluster, as last seen. Its methods may be called from any goroutine.
+// Configurations are the last known configurations of a cluster. Any goroutine may call its methods.
 type Configurations struct {
 	Config
 	apis map[status.WebhookKind]*status.Webhooks
 
-	settle time.Duration // for how long a configuration has to stand before API servers go by it
+	settle time.Duration // age of a configuration at which API servers use it
 
-	mu      sync.Mutex // a leaf; guards what follows
+	mu      sync.Mutex // a leaf lock; guards the fields below
 	kinds   map[status.WebhookKind]*kind
 	changed chan struct{}
-	lately  map[string]lateRoot // the mesh's roots, and those that were until lately, by their encoding
+	lately  map[string]lateRoot // the mesh's present and recent roots, by their encoding
 }
 
-// kind is what is known of one kind.
+// kind is the state of one kind.
 type kind struct {
 	there  map[status.Key]status.Found[unstructured.Unstructured] // nil: it was never listed
 	since  map[status.Key]standing
 	failed error // why it cannot be read now
 }
 
-// standing is since when this process has seen a configuration as it is, labels and the like aside.
+// standing is since when this process knows a configuration in its present generation.
 type standing struct {
 	generation int64
 	at         time.Time
@@ -70,21 +72,23 @@ type lateRoot struct {
 }
 
 const (
-	// settled is how long API servers may take to go by a configuration that this process has seen: each of them follows configurations by itself. Under
-	// load it was a second.
+	// settled is the time until API servers use a configuration that this process has seen: each of them follows
+	// configurations by itself. Under load it was a second.
 	settled = 3 * time.Second
-	// overlap is how long a root that the mesh trusts no longer stays in configurations. Where no certificate is in use a rotation is over within moments, and
-	// replicas present a certificate of the old root until API servers have the new one.
+	// overlap is the time for which a root stays in configurations after the mesh has dropped it. Without certificates
+	// in use a rotation takes moments, and replicas present a certificate of the old root until API servers have the
+	// new one.
 	overlap = time.Minute
-	// looks is how often a process looks which roots the mesh trusts: whoever leads next must know those that were until lately.
+	// looks is the interval of reading the mesh's roots: the next leader must know the recent ones.
 	looks = time.Second
 )
 
 var kinds = []status.WebhookKind{status.Validating, status.Mutating}
 
-// New asks nothing. An error: the kubeconfig cannot be read.
+// New sends no request. An error: the kubeconfig cannot be read.
 func New(c Config) (*Configurations, error) {
-	all := &Configurations{Config: c, settle: settled, apis: map[status.WebhookKind]*status.Webhooks{}, kinds: map[status.WebhookKind]*kind{}, changed: make(chan struct{})}
+	all := &Configurations{Config: c, settle: settled, apis: map[status.WebhookKind]*status.Webhooks{},
+		kinds: map[status.WebhookKind]*kind{}, changed: make(chan struct{})}
 	for _, k := range kinds {
 		api, err := status.NewWebhooks(c.Kubeconfig, k)
 		if err != nil {
@@ -95,7 +99,7 @@ func New(c Config) (*Configurations, error) {
 	return all, nil
 }
 
-// Run follows both kinds until ctx ends, which is its only error.
+// Run follows both kinds until ctx ends, and returns the error of ctx.
 func (c *Configurations) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, k := range kinds {
@@ -108,7 +112,7 @@ func (c *Configurations) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// roots are those that the mesh trusts, and those that it trusted until lately; nil: they are not known.
+// roots returns the mesh's present and recent roots; nil: unknown.
 func (c *Configurations) roots() []*x509.Certificate {
 	trusted, now := slices.Clone(c.Roots()), time.Now()
 	if len(trusted) == 0 {
@@ -133,7 +137,7 @@ func (c *Configurations) roots() []*x509.Certificate {
 	return trusted
 }
 
-// seen is told what there is of one kind.
+// seen receives the configurations of one kind.
 type seen struct {
 	*Configurations
 	kind status.WebhookKind
@@ -166,7 +170,7 @@ func (s seen) Observe(k status.Key, f status.Found[unstructured.Unstructured]) {
 	})
 }
 
-// stands takes note of a configuration as it is.
+// stands records the present generation of a configuration.
 func (k *kind) stands(key status.Key, u *unstructured.Unstructured) {
 	if k.since == nil {
 		k.since = map[status.Key]standing{}
@@ -193,13 +197,14 @@ func (c *Configurations) change(f func()) {
 	c.changed = make(chan struct{})
 }
 
-// mesh is whose configurations count.
+// mesh returns the mesh whose configurations are managed.
 func (c *Configurations) mesh() configure.Mesh {
 	return configure.Mesh{Namespace: c.Namespace, Revision: c.Revision, Roots: c.roots()}
 }
 
-// managed are the mesh's configurations of one kind; changed is closed when there may be others.
-func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh, all map[status.Key]*unstructured.Unstructured, changed <-chan struct{}) {
+// managed returns the mesh's configurations of one kind; changed is closed when they may have changed.
+func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh,
+	all map[status.Key]*unstructured.Unstructured, changed <-chan struct{}) {
 	mesh = c.mesh()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,11 +217,11 @@ func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh, all
 	return mesh, all, c.changed
 }
 
-// ErrUnread is why it is not known whom API servers believe.
+// ErrUnread: the trust of API servers is unknown.
 var ErrUnread = errors.New("the webhook configurations cannot be read")
 
-// Trusts says whether an API server would believe a webhook that presents this certificate. It goes by a configuration some time after this process has seen it, so
-// one that has just changed counts as one that does not. ErrUnread: that cannot be known.
+// Trusts reports whether an API server would trust a webhook that presents this certificate. A configuration counts
+// some time after this process has seen it, so that a recent change counts as not trusted yet. ErrUnread: unknown.
 func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
 	trust := serving.Trust{}
 	for _, k := range kinds {
@@ -246,14 +251,14 @@ func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
 	return trust
 }
 
-// settling says whether API servers may not go by a configuration yet.
+// settling reports whether API servers may not use a configuration yet.
 func (c *Configurations) settling(k status.WebhookKind, key status.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.kinds[k].since[key].at) < c.settle
 }
 
-// Gauges shows which webhooks let everything pass while they do not answer.
+// Gauges sets the metric of webhooks that let everything pass while they do not answer.
 func (c *Configurations) Gauges(time.Time) {
 	obs.WebhookFailsOpen.Reset()
 	_, all, _ := c.managed(status.Validating)

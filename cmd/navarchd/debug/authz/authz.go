@@ -1,8 +1,10 @@
-// Package authz says who may see what of /debug, as HTTP pages and as questions on a stream: callers from this machine and of the system
-// namespace of the config cluster see everything, others with a token what belongs to their tenant, and nobody else anything (as istiod does, for namespaces).
+// Package authz authorises callers of /debug, over HTTP and on a stream. Callers from this machine, and those of the
+// system namespace of the config cluster, see everything. Others with a token see what belongs to their tenant (as with
+// istiod, for namespaces). Without a token nothing is visible.
 //
-// Owns: the list of pages that tenants may see, and the profiles of this process.  Reads: tokens, identities, tenants.  Never: makes
-// another page, nor believes what a client writes about itself.
+// Owns: the list of pages for tenants, and the profiles of this process.
+// Reads: tokens, identities, tenants.
+// Never: makes another page; trusts a client's claims about itself.
 package authz
 
 import (
@@ -23,16 +25,16 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 )
 
-// Visible is which namespaces a caller of /debug sees; nil: all, and what concerns the whole process.
+// Visible reports which namespaces a caller of /debug may see; nil: all, and what concerns the whole process.
 type Visible func(namespace string) bool
 
-// Of says whether a namespace is among them.
+// Of reports whether a namespace is visible.
 func (v Visible) Of(namespace string) bool { return v == nil || v(namespace) }
 
-// Caller is who asks for a page of /debug.
+// Caller is an authenticated caller of a page of /debug.
 type Caller struct {
-	Name   string // what answers that cost are counted for: a SPIFFE ID, this machine, or the address that it asks from
-	Tenant string // whose things it sees, as Authorizer.Tenant has it; empty: it sees everything
+	Name   string // key for counting costly answers: a SPIFFE ID, this machine, or the client's address
+	Tenant string // its tenant, as Authorizer.Tenant returns it; empty: it sees everything
 	Sees   Visible
 }
 
@@ -42,21 +44,22 @@ const sameMachine = "this machine"
 // Authorizer has the rules.
 type Authorizer struct {
 	Open    bool                          // ENABLE_DEBUG_ENDPOINT_AUTH=false: everybody sees everything
-	Hosts   web.Hosts                     // names by which pages may be asked for
+	Hosts   web.Hosts                     // host names for requests to the pages
 	System  string                        // the namespace whose callers see everything, if they are of Cluster
-	Cluster string                        // the config cluster, by its name in attest.Caller
-	Tokens  attest.Authenticator          // of callers of pages; nil: this process can verify no token
-	Revoked func(spiffeid.ID) bool        // nil: nobody is
+	Cluster string                        // name of the config cluster, as in attest.Caller
+	Tokens  attest.Authenticator          // for callers of pages; nil: this process can verify no token
+	Revoked func(spiffeid.ID) bool        // nil: no identity is revoked
 	Tenant  func(namespace string) string // equal for the namespaces of one tenant
 }
 
-// look says who asks, and what it may see. Errors are those of ca/attest: all but ErrUnavailable are the caller's.
-func (d *Authorizer) look(r *http.Request) (Caller, error) {
+// authenticate returns the caller of a request, and what it may see. Errors are those of ca/attest: all except
+// ErrUnavailable are the caller's fault.
+func (d *Authorizer) authenticate(r *http.Request) (Caller, error) {
 	switch {
 	case web.SameMachine(r):
 		return Caller{Name: sameMachine}, nil
 	case d.Open:
-		host, _, _ := net.SplitHostPort(r.RemoteAddr) // empty: callers without an address are one
+		host, _, _ := net.SplitHostPort(r.RemoteAddr) // empty: callers without an address count as one
 		return Caller{Name: host}, nil
 	case d.Tokens == nil:
 		return Caller{}, errors.New("this process can verify no token (--token-issuer): ask from the machine that it runs on")
@@ -72,7 +75,7 @@ func (d *Authorizer) look(r *http.Request) (Caller, error) {
 	return d.caller(who), nil
 }
 
-// caller is an authenticated one, with what it sees.
+// caller returns an authenticated caller with its visibility.
 func (d *Authorizer) caller(who attest.Caller) Caller {
 	c := Caller{Name: who.ID.String()}
 	if !d.system(who) {
@@ -82,28 +85,30 @@ func (d *Authorizer) caller(who attest.Caller) Caller {
 	return c
 }
 
-// system says whether a caller is of the control plane's own namespace, in the config cluster: whoever rules another cluster may have the identities of all namespaces there.
-// Where that is not proved, by a certificate that names no cluster, it sees what its namespace's tenant does: a token of the config cluster proves it.
+// system reports whether a caller is of the control plane's own namespace in the config cluster. Administrators of
+// another cluster may have the identities of all namespaces there. Without proof, as by a certificate that names no
+// cluster, a caller sees its namespace's tenant; a token of the config cluster is proof.
 func (d *Authorizer) system(who attest.Caller) bool {
 	return who.Namespace == d.System && who.ProvesToBeOf(d.Cluster)
 }
 
-// TenantMaySee says whether a tenant may ask for a page by its path; the page shows it what is its own.
+// TenantMaySee reports whether a tenant may request a page by its path; the page shows the tenant's own data.
 func TenantMaySee(path string) bool { return slices.Contains(tenantPages, path) }
 
-// tenantPages are the pages that show a tenant its own; what is not listed is for system callers.
-var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz", "/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals"}
+// tenantPages are the pages that show a tenant its own data; all others are for system callers.
+var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz",
+	"/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals"}
 
-// ForSystem is what others are told of a page that is for system callers alone.
+// ForSystem refuses a page to callers other than system callers.
 const ForSystem = "this page is for callers of the system namespace"
 
-// Guard serves the pages as far as their caller may see them, and profiles of this process to those who see everything. What a
-// page of another site may have made a browser ask for is refused before (issue 12, item 5): such a request comes from this
-// machine as well.
+// Guard serves the pages, limited to what each caller may see, and profiles of this process to callers who see
+// everything. Requests that another site's page may have caused in a browser are refused first: they come from this
+// machine, too.
 func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	profiles := profiles(semaphore.NewWeighted(maxProfiles))
 	return web.Guard(d.Hosts, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := d.look(r)
+		who, err := d.authenticate(r)
 		switch {
 		case errors.Is(err, attest.ErrUnavailable):
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -120,8 +125,9 @@ func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	}))
 }
 
-// Stream is a stream's caller and what it sees, by the same rules as a page's. An identity is needed, as istiod wants
-// it: a sidecar in front of this replica would make every plain-text caller one of this machine. Errors are gRPC statuses.
+// Stream returns a stream's caller and its visibility, by the rules for pages. As with istiod an identity is required:
+// behind a sidecar in front of this replica every plain-text caller would appear as one of this machine. Errors are
+// gRPC statuses.
 func (d *Authorizer) Stream(who attest.Caller) (Caller, error) {
 	switch {
 	case d.Open:

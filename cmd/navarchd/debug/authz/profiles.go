@@ -12,21 +12,21 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 )
 
-// Bounds of profiles: how many are made at once, more are refused, and for how many seconds one may go on. net/http/pprof has
-// no such bound: it puts off the server's limit of time.
+// Bounds of profiles: the number made concurrently, beyond which they are refused, and the duration in seconds.
+// net/http/pprof has no such bound: it extends the server's timeout.
 const (
 	maxProfiles       = 2
 	maxProfileSeconds = 60
 )
 
-// pprofPath is what paths of profiles begin with.
+// pprofPath is the path prefix of profiles.
 const pprofPath = "/debug/pprof/"
 
-// profiles serves the profiles of this process, of which places bounds how many are made at once. The list of them, the command
-// line and the names of addresses cost nothing, and do not count.
+// profiles serves the profiles of this process; places bounds those made concurrently. The list of profiles, the
+// command line and the names of addresses are cheap, and do not count.
 func profiles(places *semaphore.Weighted) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(pprofPath, pprof.Index) // heap, goroutine and so on, too
+	mux.HandleFunc(pprofPath, pprof.Index) // also heap, goroutine and so on
 	mux.HandleFunc(pprofPath+"cmdline", pprof.Cmdline)
 	mux.HandleFunc(pprofPath+"profile", pprof.Profile)
 	mux.HandleFunc(pprofPath+"symbol", pprof.Symbol)
@@ -35,7 +35,7 @@ func profiles(places *semaphore.Weighted) http.Handler {
 		switch path.Clean(r.URL.Path) {
 		case path.Clean(pprofPath), pprofPath + "cmdline", pprofPath + "symbol":
 		default:
-			if text := r.FormValue("seconds"); text != "" { // as net/http/pprof reads it
+			if text := r.FormValue("seconds"); text != "" { // parsed as in net/http/pprof
 				if seconds, err := strconv.ParseFloat(text, 64); err != nil || !(seconds <= maxProfileSeconds) {
 					http.Error(w, fmt.Sprintf("seconds=%.20q: want %d at most", text, maxProfileSeconds), http.StatusBadRequest)
 					return

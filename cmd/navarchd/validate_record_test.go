@@ -67,7 +67,7 @@ func TestJudgeWarnsOfWhatCloses(t *testing.T) {
 		"a module with its sum":    {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "https://example.com/a.wasm", Sha256: strings.Repeat("0", 64)}), nil, ""},
 		"a module without its sum": {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "https://example.com/a.wasm"}), nil, "the traffic that it matches there is refused"},
 	} {
-		refused, warned := judge(c.r, c.known)
+		refused, warned := validateRecord(c.r, c.known)
 		said := ""
 		for _, err := range warned {
 			said += err.Error() + "\n"

@@ -15,8 +15,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// judge says of a record what only planning and building show (validate.Judge): values of EnvoyFilters that builders cannot read, and what closes traffic.
-func judge(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
+// validateRecord returns the errors of a record that only planning and building find (validate.Judge): values of
+// EnvoyFilters that builders cannot read, and rules that close traffic.
+func validateRecord(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	switch t := r.(type) {
 	case *model.EnvoyFilter:
 		return patch.Judge(t)
@@ -28,7 +29,7 @@ func judge(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	return nil, nil
 }
 
-// unaskable warns of a CUSTOM policy whose provider is not known.
+// unaskable warns of a CUSTOM policy with an unknown provider.
 func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
 	m := model.Authorization(p)
 	if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM || known == nil {
@@ -36,7 +37,8 @@ func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
 	}
 	provider := m.GetProvider().GetName()
 	refuses := func(format string, args ...any) []error {
-		return []error{input.NotFound(p.Key, "spec.provider.name", fmt.Sprintf("%q cannot be asked: ", provider)+fmt.Sprintf(format, args...)+"; what the policy matches is refused")}
+		return []error{input.NotFound(p.Key, "spec.provider.name",
+			fmt.Sprintf("%q cannot be asked: ", provider)+fmt.Sprintf(format, args...)+"; what the policy matches is refused")}
 	}
 	service, _, ok := extauthz.Service(known.Mesh().Spec, provider)
 	if !ok {
@@ -67,5 +69,6 @@ func unloadable(e *model.TrafficExtension) []error {
 	if e.Key.Kind == model.KindTrafficExtension {
 		field = "spec.wasm.url"
 	}
-	return []error{input.Warning(e.Key, problem.NotSupported, field, fmt.Sprintf("cannot be loaded by %s (navarch-agent does not, Istio's agent does): the traffic that it matches there %s", why, follows))}
+	return []error{input.Warning(e.Key, problem.NotSupported, field,
+		fmt.Sprintf("cannot be loaded by %s (navarch-agent does not, Istio's agent does): the traffic that it matches there %s", why, follows))}
 }

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// storeNamed says where the store is, for the log.
+// storeNamed describes the store, for the log.
 func (c *config) storeNamed() string {
 	if c.storeless() {
 		return "none"
@@ -25,7 +25,8 @@ func (c *config) storeNamed() string {
 	return "etcd at " + strings.Join(c.etcd.Endpoints, ",")
 }
 
-// announceReady says once when this process is ready, and while it is not what it waits for: after 10 s, and then less and less often.
+// announceReady logs when this process becomes ready. Before that it logs what is missing: after 10 s, and then at
+// growing intervals.
 func announceReady(began time.Time, ready func() error, log *slog.Logger) loop.Task {
 	return loop.Task{Name: "ready", Run: func(ctx context.Context) error {
 		tick := time.NewTicker(50 * time.Millisecond)
@@ -51,7 +52,7 @@ func announceReady(began time.Time, ready func() error, log *slog.Logger) loop.T
 	}}
 }
 
-// logProblems follows the problems of the folder and of its objects, until the context ends.
+// logProblems logs the problems of the sources and their objects, until ctx ends.
 func (i *ingester) logProblems(ctx context.Context) error {
 	lines := &changes.ProblemLog{Log: i.log, Named: debug.Named}
 	tick := time.NewTicker(250 * time.Millisecond)

@@ -10,14 +10,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// istiodPrefixes begin the names of istiod's own variables (pilot/pkg/features); others may be anybody's.
+// istiodPrefixes are prefixes of istiod's own variables (pilot/pkg/features). Other variables may belong to anything.
 var istiodPrefixes = []string{"PILOT_", "ENABLE_", "ISTIO_"}
 
-// serviceLink is a variable that the kubelet sets for each Service of a Pod's namespace, as istio-ingressgateway
-// (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
+// serviceLink matches a variable that the kubelet sets for each Service of a Pod's namespace, such as
+// istio-ingressgateway (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// unread are the names, sorted, of the variables among environ ("NAME=value") that istiod would act on, by their names, and navarchd does not read.
+// unread returns the sorted names of variables in environ ("NAME=value") that by their names are istiod's, and that
+// navarchd does not read.
 func (e *environment) unread(environ []string) []string {
 	out := map[string]bool{}
 	for _, variable := range environ {
@@ -30,9 +31,10 @@ func (e *environment) unread(environ []string) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// warnUnread says once, a line for each, which of istiod's variables are set and not acted on.
+// warnUnread logs one line for each of istiod's variables that is set and has no effect.
 func (e *environment) warnUnread(environ []string, log *slog.Logger) {
 	for _, name := range e.unread(environ) {
-		log.Warn("an environment variable of istiod's is set that navarchd does not act on: navarchctl migrate says what it would have changed", obs.KeyName, name)
+		log.Warn("an environment variable of istiod's is set that navarchd does not act on: navarchctl migrate says what it would have changed",
+			obs.KeyName, name)
 	}
 }
