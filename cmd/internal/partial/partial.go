@@ -1,5 +1,5 @@
-// Package partial observes the bytes that a gRPC client sends on an HTTP/2 connection, and counts how many belong to messages that are not
-// complete yet: gRPC buffers these until they are, and reports it to nobody (issue 12, item 8).
+// Package partial observes the bytes that a gRPC client sends on an HTTP/2 connection, and counts those that belong to
+// incomplete messages: gRPC buffers these until the messages are complete, and reports their size to nobody.
 //
 // Owns: the state of the frames and messages of one connection.  Reads: the client's bytes, as they come.  Never: keeps or changes any
 // of them; decides what is too much.
@@ -11,50 +11,50 @@ import (
 	"sync"
 )
 
-// Messages are those of one connection. Bytes must be given to it before they are given to gRPC, and gRPC must read one frame after
-// the other (grpc.ReadBufferSize(0)): the call that gRPC begins is that of the HEADERS frame which was read last. The zero Messages is
-// ready for use, by any goroutine.
+// Messages are the messages of one connection. It must be given bytes before gRPC is, and gRPC must read one frame
+// after the other (grpc.ReadBufferSize(0)): the call that gRPC begins belongs to the HEADERS frame that was read last.
+// The zero Messages is ready for use, by any goroutine.
 type Messages struct {
 	mu       sync.Mutex
-	preface  uint8   // bytes of the connection preface that have come
+	preface  uint8   // bytes of the connection preface that were read
 	header   [9]byte // of a frame
-	have     uint8   // bytes of header that have come
-	left     uint32  // bytes of the frame's payload that have not come
-	padding  uint32  // of left, at its end
-	padded   bool    // the next byte says how much padding there is
-	of       *Call   // whose bytes the frame has; nil: of none that counts
+	have     uint8   // bytes of header that were read
+	left     uint32  // bytes of the frame's payload that are still to come
+	padding  uint32  // bytes of padding at the end of left
+	padded   bool    // the next byte is the length of the padding
+	of       *Call   // the call that the frame belongs to; nil: no counted call
 	opened   uint32  // stream of the HEADERS frame that was read last
-	packed   bool    // a message of a call that counts says that it is compressed
-	lists    int     // of headers that were begun
-	list     int     // bytes of the frames of the one that was begun last
+	packed   bool    // a message of a counted call is marked as compressed
+	lists    int     // lists of headers that were begun
+	list     int     // bytes of the frames of the last of these lists
 	calls    []*Call // few
-	frames   int     // that were begun
-	held     int     // bytes of messages that are not complete
-	reported int     // what Change has told of these
-	work     int     // beyond what Work has told
+	frames   int     // frames that were begun
+	held     int     // bytes of incomplete messages
+	reported int     // value of held that Change reported last
+	work     int     // cost that Work has not reported yet
 }
 
 // Call is one call of the connection.
 type Call struct {
-	// Limit is how many bytes a message of it may have; 0: no limit. TooLarge is called when one says that it has more, as soon as its
-	// length has come, and Complete when its first message is complete; both once at most, and they must not call Messages. nil: nobody
-	// is told.
+	// Limit is the maximum size of a message in bytes; 0: no limit. TooLarge is called when the announced length of a
+	// message exceeds it, as soon as that length was read; Complete when the first message is complete. Each is called
+	// once at most and must not call Messages. nil: no call.
 	Limit    int
 	TooLarge func(length uint32)
 	Complete func()
 
 	stream uint32
 	prefix [5]byte // of a message of gRPC: whether it is compressed, and its length
-	have   uint8   // bytes of prefix that have come
-	left   uint32  // bytes of the message that have not
-	held   int     // bytes of it that have
+	have   uint8   // bytes of prefix that were read
+	left   uint32  // bytes of the message that are still to come
+	held   int     // bytes of the message that were read
 }
 
-// What handling frames costs a server, each about a microsecond: one for each frame, callWork for each call that is begun, and one for headerWork bytes of its
-// headers, which are decoded and kept.
+// The cost for a server of handling frames, in units of about a microsecond: 1 for each frame, callWork for each call
+// that is begun, and 1 for each headerWork bytes of its headers, which are decoded and kept.
 const callWork, headerWork = 50, 100
 
-// HTTP/2's (RFC 9113, sections 3.4, 4.1 and 6).
+// Constants of HTTP/2 (RFC 9113, sections 3.4, 4.1 and 6).
 const (
 	prefaceSize = 24
 
@@ -62,7 +62,7 @@ const (
 	flagPadded                                             = 8
 )
 
-// Read takes what the client has sent next.
+// Read processes the next bytes of the client.
 func (m *Messages) Read(b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,7 @@ func (m *Messages) Read(b []byte) {
 	}
 }
 
-// frame begins one, whose header is complete.
+// frame begins a frame, whose header is complete.
 func (m *Messages) frame() {
 	m.frames++
 	m.work++
@@ -113,7 +113,7 @@ func (m *Messages) frame() {
 	}
 }
 
-// payload takes some of the frame's.
+// payload processes part of the frame's payload.
 func (m *Messages) payload(b []byte) {
 	m.left -= uint32(len(b))
 	if m.of == nil {
@@ -132,7 +132,7 @@ func (m *Messages) payload(b []byte) {
 	}
 }
 
-// take gives a call what has come of its next message, and says how many bytes of b that is.
+// take gives a call the bytes of its next message, and returns the number of bytes that it took of b.
 func (m *Messages) take(c *Call, b []byte) (n int) {
 	if int(c.have) < len(c.prefix) {
 		n = copy(c.prefix[c.have:], b)
@@ -162,7 +162,7 @@ func (m *Messages) take(c *Call, b []byte) (n int) {
 	return n
 }
 
-// Begin counts what comes of the call whose headers were read last.
+// Begin counts the bytes of the call whose headers were read last.
 func (m *Messages) Begin(c *Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +170,7 @@ func (m *Messages) Begin(c *Call) {
 	m.calls = append(m.calls, c)
 }
 
-// End forgets a call: nothing of it is kept any more. It may be called again.
+// End removes a call and its bytes. It may be called again.
 func (m *Messages) End(c *Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -194,36 +194,37 @@ func (m *Messages) forget(stream uint32) {
 	}
 }
 
-// Frames is how many frames the client has begun.
+// Frames returns the number of frames that the client has begun.
 func (m *Messages) Frames() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.frames
 }
 
-// Lists is how many lists of headers the client has begun, and how many bytes the frames of the last one have or have announced, as they are
-// encoded.
+// Lists returns the number of lists of headers that the client has begun, and the encoded size of the last one,
+// including bytes that its frames have announced.
 func (m *Messages) Lists() (begun, bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lists, m.list
 }
 
-// Compressed says whether a message has begun that says that it is compressed.
+// Compressed reports whether a message began that is marked as compressed.
 func (m *Messages) Compressed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.packed
 }
 
-// Held is how many bytes have come of messages that are not complete.
+// Held returns the number of bytes of incomplete messages.
 func (m *Messages) Held() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.held
 }
 
-// Change is by how much Held has changed since it was told last, where that is step or more, or where nothing is held any more; else 0.
+// Change returns the change of Held since the last reported one, if it is at least step or nothing is held any more;
+// otherwise 0.
 func (m *Messages) Change(step int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,7 +236,8 @@ func (m *Messages) Change(step int) int {
 	return change
 }
 
-// Work is what frames that have come cost beyond what it told last, where that is step or more; else 0. A unit is about a microsecond.
+// Work returns the cost of frames since the last reported cost, if it is at least step; otherwise 0. A unit is about a
+// microsecond.
 func (m *Messages) Work(step int) (work int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

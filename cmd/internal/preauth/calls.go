@@ -12,7 +12,7 @@ import (
 // tap refuses calls of unauthenticated connections before anything is made for them, and has messages of the others counted. It is
 // called for one call of a connection after the other (gRPC).
 func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
-	c := of(ctx)
+	c := connOf(ctx)
 	if c == nil {
 		return ctx, nil
 	}

@@ -274,8 +274,8 @@ type address struct {
 	conn *conn
 }
 
-// of is the connection of a call; nil: it came through no Limiter's listener.
-func of(ctx context.Context) *conn {
+// connOf returns the connection of a call; nil: it was not accepted by a listener of a Limiter.
+func connOf(ctx context.Context) *conn {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
@@ -302,7 +302,7 @@ func behind(a net.Addr) *conn {
 // more from then on; assign has its holder count it (nil: it is nobody's). The error is assign's. What came through no Limiter is left
 // alone.
 func Authenticated(ctx context.Context, assign Assign) error {
-	c := of(ctx)
+	c := connOf(ctx)
 	if c == nil {
 		return nil
 	}

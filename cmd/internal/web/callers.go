@@ -9,19 +9,20 @@ import (
 	"strings"
 )
 
-// passthrough is the source of what a sidecar hands on to its application for others (Istio's InboundPassthroughCluster), who
-// may be anywhere.
+// passthrough is the source address of requests that a sidecar forwards to its application for others (Istio's
+// InboundPassthroughCluster). These others may be anywhere.
 var passthrough = netip.MustParseAddr("127.0.0.6")
 
-// forwarded are headers that proxies add to what they pass on, in canonical form; forwardedPrefix those by how they begin.
-// Whoever asks from this machine sends none of them.
+// forwarded are headers that proxies add to forwarded requests, in canonical form; forwardedPrefix are the prefixes of
+// further ones. Clients on this machine send none of them.
 var (
 	forwarded       = []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Request-Id"}
 	forwardedPrefix = []string{"X-Forwarded-", "X-Envoy-", "X-Original-"}
 )
 
-// SameMachine says whether a request was made on this machine, as those of kubectl port-forward are. What a proxy on this
-// machine passes on was not: it comes from 127.0.0.6, or has a header that says so, be it empty.
+// SameMachine reports whether a request was made on this machine, as the requests of kubectl port-forward are. A
+// request that a proxy on this machine forwards was not: it comes from 127.0.0.6, or has one of the headers of proxies,
+// even an empty one.
 func SameMachine(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -45,11 +46,11 @@ func SameMachine(r *http.Request) bool {
 	return true
 }
 
-// Hosts are the names by which a server may be asked, beside loopback addresses and localhost.
+// Hosts are the names of a server, beside loopback addresses and localhost.
 type Hosts map[string]bool
 
-// NewHosts takes names and IP addresses, each with or without a port. Empty ones and those that stand for all addresses of a
-// machine (0.0.0.0) name nobody, and are left out.
+// NewHosts makes Hosts of names and IP addresses, each with or without a port. It leaves out empty ones and addresses
+// that stand for all addresses of a machine (0.0.0.0).
 func NewHosts(names ...string) Hosts {
 	hosts := Hosts{}
 	for _, name := range names {
@@ -61,8 +62,8 @@ func NewHosts(names ...string) Hosts {
 	return hosts
 }
 
-// has says whether the Host of a request is one of them. A page that a browser was shown under a name of its author's, which
-// came to resolve to this machine (DNS rebinding), asks with that name as Host.
+// has reports whether the Host of a request is one of them. It refuses DNS rebinding: a page that a browser loaded
+// under a name of the page's author, which resolves to this machine later, sends that name as Host.
 func (h Hosts) has(hostPort string) bool {
 	host := hostOf(hostPort)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
@@ -71,7 +72,7 @@ func (h Hosts) has(hostPort string) bool {
 	return host == "localhost" || h[host]
 }
 
-// hostOf is the host of "host", "host:port", "[v6]" or "[v6]:port", in the form in which two of them are compared.
+// hostOf returns the host of "host", "host:port", "[v6]" or "[v6]:port", in a form that can be compared.
 func hostOf(hostPort string) string {
 	host, _, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -83,8 +84,8 @@ func hostOf(hostPort string) string {
 	return strings.ToLower(host)
 }
 
-// Guard refuses (403) what a page of another site may have made a browser ask for: a request under a Host that is none of ours,
-// and one that says that it comes from a page of another origin. Its answers may not be shown inside of such a page either.
+// Guard refuses (403) requests that a page of another site may have made a browser send: with a Host that is not ours,
+// or with headers that name a page of another origin. It also forbids showing answers inside of such a page.
 func Guard(hosts Hosts, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
@@ -99,8 +100,9 @@ func Guard(hosts Hosts, h http.Handler) http.Handler {
 	})
 }
 
-// foreign says why a request may be of a page of another site; nil: it is not. Browsers send Sec-Fetch-Site to loopback and over
-// TLS (https://www.w3.org/TR/fetch-metadata/), and Origin where a page may read the answer; other clients send neither.
+// foreign returns why a request may come from a page of another site; nil: it does not. Browsers send Sec-Fetch-Site to
+// loopback and over TLS (https://www.w3.org/TR/fetch-metadata/), and Origin if a page may read the answer; other
+// clients send neither.
 func foreign(hosts Hosts, r *http.Request) error {
 	if !hosts.has(r.Host) {
 		return fmt.Errorf("host %.200q is not a name of this server: it is asked as localhost, by a loopback address, or by a name that it was given", r.Host)

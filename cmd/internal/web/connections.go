@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// bounded is a listener whose open connections are bounded, in all and from one source. A connection that comes is always
-// taken: where there is no room for it, the oldest of the source that has most is closed. So whoever opens many closes their
-// own, and one that comes from elsewhere finds an answer at once.
+// bounded is a listener with a maximum of open connections, in total and for each source. A new connection is always
+// accepted: without room for it, the oldest one of the source with the most connections is closed. So a client that
+// opens many connections closes its own, and a client from elsewhere is answered at once.
 type bounded struct {
 	net.Listener
 	ledger  *sources.Ledger
@@ -22,7 +22,7 @@ func bound(l net.Listener, total, perSource int, clients *obs.Sampled) *bounded 
 	return &bounded{Listener: l, ledger: sources.NewLedger(sources.Limits{Total: total, PerSource: perSource}), clients: clients}
 }
 
-// conn is one of a bounded listener's.
+// conn is a connection of a bounded listener.
 type conn struct {
 	net.Conn
 	of    *bounded
@@ -30,7 +30,7 @@ type conn struct {
 	once  sync.Once
 }
 
-// Busy implements sources.Holder: the oldest goes, whatever it does.
+// Busy implements sources.Holder: the oldest connection is closed, even if it is active.
 func (c *conn) Busy(time.Time) (busy, younger bool) { return false, false }
 
 // Accept implements net.Listener.

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Handshakes is a listener that speaks TLS, like tls.NewListener: but hosts have turns (line) for what a handshake computes between one message of the
-// client and the next, so that who begins many does not keep others waiting.
+// Handshakes is a listener that speaks TLS, like tls.NewListener, but hosts take turns (line) for the computation of a
+// handshake between two messages of the client. So a client that begins many handshakes does not delay others.
 func Handshakes(l net.Listener, conf *tls.Config, line *turns.Line) net.Listener {
 	return handshakes{l, conf, line}
 }
@@ -32,7 +32,7 @@ func (h handshakes) Accept() (net.Conn, error) {
 	return &secure{Conn: tls.Server(s, h.conf), steps: s}, nil
 }
 
-// secure is a connection over TLS. Its first reader or writer makes the handshake.
+// secure is a connection over TLS. Its first reader or writer performs the handshake.
 type secure struct {
 	*tls.Conn
 	steps *steps
@@ -70,7 +70,8 @@ func (c *secure) Close() error {
 	return c.Conn.Close()
 }
 
-// steps is the connection beneath, during its handshake: there is a turn from each message of the client until the next is waited for.
+// steps is the underlying connection during its handshake. It has a turn from each message of the client until it waits
+// for the next one.
 type steps struct {
 	net.Conn
 	host   netip.Prefix
@@ -78,7 +79,7 @@ type steps struct {
 	gone   chan struct{} // closed with the connection
 	closed sync.Once
 
-	begun, turn, over bool // of whoever makes the handshake
+	begun, turn, over bool // of the goroutine that performs the handshake
 }
 
 // Read implements net.Conn.
@@ -97,7 +98,7 @@ func (s *steps) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pause ends the turn, if there is one.
+// pause ends the turn, if it has one.
 func (s *steps) pause() {
 	if s.turn {
 		s.turn = false

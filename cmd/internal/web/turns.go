@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// ErrBusy is returned where no more answers are made or waited for; asking again later helps.
+// ErrBusy is returned if too many answers are being made or waited for. A later retry helps.
 var ErrBusy = errors.New("too many questions at once: ask again when they are answered")
 
-// How long a tenant's turn rests: pauses times as long as the answer took to make, longestPause at most.
+// A tenant's turn rests for pauses times the duration of the answer, longestPause at most.
 const (
 	pauses       = 9
 	longestPause = 10 * time.Second
 )
 
-// Turns bounds what making answers costs, and keeping them: how many costly ones are made at once, over all callers; how many one caller has that are made, waited for, or not
-// read yet; and how much of a processor the callers of one tenant have together, who are answered one after the other, with a pause after each answer. Safe for concurrent use.
+// Turns limits the cost of making and keeping answers: the number of costly answers that are made at once, over all
+// callers; the number of answers of one caller that are made, waited for or not read yet; and the processor time of all
+// callers of one tenant, who are answered one after the other, with a pause after each answer. Safe for concurrent use.
 type Turns struct {
-	costly    chan struct{} // a place for each that may be made at once
+	costly    chan struct{} // a place for each costly answer that may be made at once
 	perCaller int
 
 	mu      sync.Mutex // a leaf
@@ -28,29 +29,29 @@ type Turns struct {
 	tenants map[string]*tenant
 }
 
-// tenant is there while an answer of one of its callers is made or waited for, and in the pause after one.
+// tenant exists while an answer for one of its callers is made or waited for, and during the pause after one.
 type tenant struct {
-	turn chan struct{} // of one: taken while an answer is made, and in the pause after it
-	held int           // that are made, wait, or rest
+	turn chan struct{} // capacity 1: occupied while an answer is made, and during the pause after it
+	held int           // answers that are made, wait, or rest
 }
 
-// NewTurns has room for atOnce costly answers that are being made, and for perCaller answers of one caller.
+// NewTurns allows atOnce costly answers to be made at once, and perCaller answers of one caller.
 func NewTurns(atOnce, perCaller int) *Turns {
 	return &Turns{costly: make(chan struct{}, atOnce), perCaller: perCaller, callers: map[string]int{}, tenants: map[string]*tenant{}}
 }
 
-// Question is who asks for an answer. Tenant is empty for who shares no pace with others.
+// Question describes an answer's caller. Tenant is empty for a caller that shares no pace with others.
 type Question struct {
 	Caller, Tenant string
 	Costly         bool
 }
 
-// Turn is one answer's. Made says that the answer is made: it gives the turn to the next, and the answer still counts for its caller, who may read it
-// slowly. Done ends it. Either may be called again, and does nothing then.
+// Turn is the turn of one answer. Made is called when the answer is made: it gives the turn to the next, and the answer
+// still counts for its caller, who may read it slowly. Done ends the turn. Repeated calls of either do nothing.
 type Turn struct{ Made, Done func() }
 
-// Take waits for an answer's turn, in the order in which those of its tenant came, and of costly ones in the order in which all came, until ctx ends. Errors: ErrBusy, or why
-// ctx ended.
+// Take waits for an answer's turn until ctx ends. The answers of a tenant are made in the order of arrival, and so are
+// costly answers over all callers. It returns ErrBusy, or the error of ctx.
 func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	if err := t.enter(q.Caller); err != nil {
 		return Turn{}, err
@@ -85,7 +86,7 @@ func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	})}, nil
 }
 
-// tenantsTurn waits for a tenant's turn; rest gives it to the next after a while.
+// tenantsTurn waits for a tenant's turn; rest gives it to the next caller after a pause.
 func (t *Turns) tenantsTurn(ctx context.Context, name string) (rest func(time.Duration), err error) {
 	if name == "" {
 		return func(time.Duration) {}, nil

@@ -1,5 +1,5 @@
-// Package web is what the HTTP servers of our commands have in common: their limits, who counts as a caller on this machine,
-// which requests a browser may have been made to send by a page of somebody else, and what answers may cost (issue 12, item 5).
+// Package web is the common part of our commands' HTTP servers: their limits, the check for callers on this machine,
+// the defence against requests that a page of another site makes a browser send, and the cost of answers.
 //
 // Owns: the connections that it accepted.  Reads: heads of requests.  Never: what a page says; who may see it.
 package web
@@ -19,18 +19,19 @@ import (
 
 // Limits of one server. A field that is zero stands for its default.
 type Limits struct {
-	// HeaderBytes bounds the head of a request, beside the 4 KiB that net/http adds: 16 KiB. A token has 8 KiB at most
-	// (attest.TokensConfig.MaxBytes).
+	// HeaderBytes is the maximum size of the head of a request, beside the 4 KiB that net/http adds: 16 KiB. A token
+	// has 8 KiB at most (attest.TokensConfig.MaxBytes).
 	HeaderBytes int
-	Header      time.Duration // for the head of a request to come: 5 s
-	Request     time.Duration // for all of it to come: 10 s
-	Answer      time.Duration // from its head to the end of the answer, a profile's seconds among it: 2 min
-	Idle        time.Duration // between two requests of one connection: 1 min
+	Header      time.Duration // until the head of a request was read: 5 s
+	Request     time.Duration // until the whole request was read: 10 s
+	Answer      time.Duration // from the request's head to the end of the answer, including the seconds of a profile: 2 min
+	Idle        time.Duration // between two requests on one connection: 1 min
 	Connections int           // open at once: 256
-	PerSource   int           // of these, from one IPv4 address or one IPv6 /64: 64
+	PerSource   int           // open at once from one IPv4 address or one IPv6 /64: 64
 	Body        int64         // bytes that are read of a request's body: 64 KiB
-	// Leave is for how long each connection is closed with its next answer before the server ends: a client that sends many requests by one comes by another,
-	// to another server, and no request meets a connection that is just being closed. 0: for no time.
+	// Leave is the time before the server ends in which each connection is closed with its next answer. A client that
+	// sends many requests on one connection so moves to another server, and no request meets a connection that is just
+	// being closed. 0: none.
 	Leave time.Duration
 }
 
@@ -47,9 +48,9 @@ func (l *Limits) fill() {
 	l.Body = cmp.Or(l.Body, defaults.Body)
 }
 
-// Serve answers on a listener until the context ends, and for Limits.Leave, then lets requests finish for a second. Where there are more connections
-// than the limits allow, the oldest of whoever has most is closed, so that nobody who comes is kept out; clients gets a line
-// about it. clients may be nil. The error is the listener's.
+// Serve answers on a listener until the context ends and Limits.Leave has passed, then lets requests finish for a
+// second. If there are more connections than the limits allow, it closes the oldest one of the source with the most, so
+// that new callers are accepted, and logs that to clients, which may be nil. It returns the listener's error.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, clients *obs.Sampled) error {
 	limits.fill()
 	var leaving atomic.Bool
@@ -57,7 +58,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, c
 		Handler: http.MaxBytesHandler(closing(h, &leaving), limits.Body), MaxHeaderBytes: limits.HeaderBytes, ReadHeaderTimeout: limits.Header,
 		ReadTimeout: limits.Request, WriteTimeout: limits.Answer, IdleTimeout: limits.Idle,
 	}
-	answered := make(chan struct{}) // what was under way when the context ended
+	answered := make(chan struct{}) // closed when the server was shut down
 	stop := context.AfterFunc(ctx, func() {
 		defer close(answered)
 		leaving.Store(true)
@@ -76,7 +77,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, c
 	return nil
 }
 
-// closing has connections closed with their next answer, once the server leaves (RFC 9112, section 9.6; with HTTP/2 it is a GOAWAY).
+// closing makes connections close with their next answer once the server leaves (RFC 9112, section 9.6; over HTTP/2 it
+// is a GOAWAY).
 func closing(h http.Handler, leaving *atomic.Bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if leaving.Load() {

@@ -10,13 +10,13 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// headroom is the part of the container's memory that Go may use; the rest is for what Go does not count (page tables,
-// thread stacks, the embedded etcd's mapped file).
+// headroom is the fraction of the container's memory that Go may use; the rest is for memory that Go does not count
+// (page tables, thread stacks, the embedded etcd's mapped file).
 const headroom = 0.9
 
-// LimitMemory sets Go's memory limit from the container's (cgroup v1 or v2), so that the collector works harder before the
-// kernel kills; GOMEMLIMIT, where it is set, stands (AUTOMEMLIMIT=off too). It returns the limit that it has set, in bytes; 0: none
-// (nobody kills for GOMEMLIMIT).
+// LimitMemory sets Go's memory limit from the container's (cgroup v1 or v2), so that the collector works harder before
+// the kernel kills the process. It does not replace GOMEMLIMIT, nor AUTOMEMLIMIT=off. It returns the limit that it has
+// set, in bytes; 0: none (nobody kills for GOMEMLIMIT).
 func LimitMemory(log *slog.Logger) int64 {
 	limit, err := memlimit.Set(memlimit.WithRatio(headroom), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
@@ -34,7 +34,7 @@ func LimitMemory(log *slog.Logger) int64 {
 	return limit
 }
 
-// TuneCollector sets how much garbage may lie beside what lives, in percent of it; GOGC, where it is set, stands.
+// TuneCollector sets the garbage that may lie beside live memory, in percent of live memory. It does not replace GOGC.
 func TuneCollector(percent int) {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(percent)

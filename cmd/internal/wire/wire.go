@@ -1,4 +1,4 @@
-// Package wire is the start of every command of ours: signals, the log, flags that the environment may set.
+// Package wire starts each of our commands: signals, the log, flags that the environment may set.
 //
 // Owns: nothing.  Reads: the environment, signals.  Never: what a command is about.
 package wire
@@ -20,13 +20,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// dumpableEnv lets processes of the same user read the memory of this one: those that measure it, profilers, debuggers. It lets the kernel
-// write core dumps too, as far as this process's own limit does.
+// dumpableEnv allows processes of the same user (profilers, debuggers) to read the memory of this one. It also allows
+// the kernel to write core dumps, up to this process's own limit.
 const dumpableEnv = "NAVARCH_DUMPABLE"
 
-// Main keeps the memory of the process to itself, and that of its children from core dumps (unless NAVARCH_DUMPABLE=true), and runs cmd under a context that SIGINT and SIGTERM end, prints its error once, and exits: 0 for success, 1 for failure, or what the
-// error says (a method ExitCode).
-// The second of these signals kills the process at once.
+// Main runs cmd under a context that SIGINT and SIGTERM end; the second of these signals kills the process at once. It
+// prints the command's error once and exits: 0 for success, 1 for failure, or the ExitCode of the error. Unless
+// NAVARCH_DUMPABLE=true, it keeps other processes from reading its memory, and its children's memory from core dumps.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -48,8 +48,8 @@ func Main(cmd *cobra.Command) {
 	}
 }
 
-// Logger writes records of level (obs.Level) and above to w, as text or json. What of the level has no effect is said at once.
-// Errors: another level or format.
+// Logger writes records of level (obs.Level) and above to w, as text or json. It warns about parts of the level without
+// effect. It returns an error for another level or format.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	l, scopes, err := obs.Level(level)
 	if err != nil {
@@ -69,8 +69,8 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return log, nil
 }
 
-// ScopedLogger writes records to w as text, at the levels of scopes, which change while the process runs. It warns about scopes that do not exist. Errors:
-// another level.
+// ScopedLogger writes records to w as text, at the levels of scopes, which may change while the process runs. It warns
+// about scopes that do not exist. It returns an error for another level.
 func ScopedLogger(w io.Writer, level string) (*slog.Logger, *obs.Levels, error) {
 	levels, unknown, err := obs.NewLevels(level)
 	if err != nil {
@@ -88,7 +88,7 @@ func warnUnknown(log *slog.Logger, message string, scopes []string) {
 }
 
 // FromEnv sets flags that were not given on the command line from the environment: names maps a flag to its variable.
-// An empty variable counts as unset. An error names every variable whose flag does not take its value.
+// An empty variable counts as unset. The error names every variable whose value its flag refuses.
 func FromEnv(flags *pflag.FlagSet, getenv func(string) string, names map[string]string) error {
 	var errs []error
 	for flag, name := range names {
