@@ -45,7 +45,7 @@ func TestPageHasTheTable(t *testing.T) {
 // What the table says is acted on under its own name navarchd reads, and what navarchd reads the table knows.
 func TestEnvironmentIsNavarchds(t *testing.T) {
 	var source strings.Builder
-	for _, name := range []string{"flags.go", "issuers.go"} {
+	for _, name := range []string{"environment.go", "flags.go", "issuers.go"} {
 		text, err := os.ReadFile("../../navarchd/" + name)
 		if err != nil {
 			t.Fatal(err)
