@@ -29,7 +29,8 @@ type room struct {
 const heavyPart = 16
 
 func newRoom(limit int) *room {
-	return &room{limit: limit, index: weight.NewTogether(), weights: map[model.Key]int{}, spaces: map[string]int{}, out: map[model.Key]model.Record{}}
+	return &room{limit: limit, index: weight.NewTogether(), weights: map[model.Key]int{}, spaces: map[string]int{},
+		out: map[model.Key]model.Record{}}
 }
 
 // admit returns the edits without those that there is no room for, and with those that there is room for again. last is what is planned, now what the
@@ -67,7 +68,8 @@ func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.E
 	return slices.DeleteFunc(slices.Clone(edits), func(e mirror.Edit) bool { _, out := r.out[e.Key()]; return out })
 }
 
-// apply counts edits, what is multiplied before what multiplies it, and returns those that grow, with the records that they replace.
+// apply counts edits, what is multiplied before what multiplies it, and returns those that grow, with the records that
+// they replace.
 func (r *room) apply(edits []mirror.Edit, last *mirror.Snapshot) (growing []mirror.Edit) {
 	for order := range weight.Ignored + 1 {
 		for _, e := range edits {

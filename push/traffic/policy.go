@@ -49,9 +49,10 @@ func (r Ref) Get() Policy {
 
 // Effective finds the policy of (rule, subset, port): the subset's settings stand over the host's, setting by setting;
 // settings of the port stand in the place of all others of their level, unset ones included
-// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). Those of a port of the subset stand so
-// in the place of the host's too, but for what a port has no settings of, which the host's are as for other ports
-// (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy). subsetRule is the rule that defines the subset, and index the place of the subset in that rule; both rules may be nil.
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). Those
+// of a port of the subset stand so in the place of the host's too, but for what a port has no settings of, which the
+// host's are as for other ports (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy). subsetRule is the rule
+// that defines the subset, and index the place of the subset in that rule; both rules may be nil.
 func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) Policy {
 	var p Policy
 	if rule != nil && rule.Spec.GetTrafficPolicy() != nil {

@@ -120,7 +120,8 @@ func TestEffective(t *testing.T) {
 	if p := Effective(nil, nil, 0, 80); p != (Policy{}) || Intern(p) != (Ref{}) || (Ref{}).Get() != p {
 		t.Errorf("without a rule: %+v", p)
 	}
-	if Intern(Effective(r, nil, 0, 80)) != Intern(Effective(r, nil, 0, 81)) || Intern(Effective(r, nil, 0, 80)) == Intern(Effective(r, nil, 0, 90)) {
+	at := func(port uint32) Ref { return Intern(Effective(r, nil, 0, port)) }
+	if at(80) != at(81) || at(80) == at(90) {
 		t.Error("references are not those of equal policies")
 	}
 	if got := len(slices.Collect(All(r.Spec))); got != 7 {

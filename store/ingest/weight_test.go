@@ -35,7 +35,7 @@ func subsets(name, host string, n int) string {
 // weighed has room for some tens of thousands of clusters.
 var weighed = Budget{Exported: 512, Own: 512}
 
-// ofGiB is what navarchd bounds by default with 90 % of 1 GiB (cmd/navarchd/memory).
+// ofGiB has the default bounds of navarchd with 90 % of 1 GiB (cmd/navarchd/memory).
 var ofGiB = Budget{Exported: 46, Own: 230}
 
 // What an object multiplies counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of every proxy. An honest
@@ -125,13 +125,18 @@ func TestBudgetOfGateways(t *testing.T) {
 	d.refused("wide")
 }
 
+// numbered is the i-th Service of a namespace, s0, s1 ...
+func numbered(i int) string {
+	return strings.NewReplacer("name: web", fmt.Sprint("name: s", i), "10.0.0.1", fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)).Replace(svc)
+}
+
 // Of an attack by subsets a tenant has room for some 1,000 clusters, and not for 20,000.
 func TestBudgetOfSubsets(t *testing.T) {
 	d := budgetDesk(t, ofGiB)
 	events := []object.Event{synced}
 	for i := range 40 {
 		name := fmt.Sprint("s", i)
-		events = append(events, put(t, strings.NewReplacer("name: web", "name: "+name, "10.0.0.1", fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)).Replace(svc)), put(t, subsets(name, name, 500)))
+		events = append(events, put(t, numbered(i)), put(t, subsets(name, name, 500)))
 	}
 	d.step(Objects(events))
 	clusters := 0
@@ -149,11 +154,11 @@ func TestBudgetOfSubsets(t *testing.T) {
 // VirtualService of three routes, a ServiceEntry for a hundred hosts outside, and a default for all hosts of the mesh.
 func TestHonestNamespaceHasRoom(t *testing.T) {
 	d := budgetDesk(t, ofGiB)
-	events := []object.Event{synced, put(t, serviceEntry("egress", 100, 2)), put(t, subsets("default", "*.local", 0)), put(t, luaFilter("lua", "HTTP_FILTER", "ANY", 4000))}
+	events := []object.Event{synced, put(t, serviceEntry("egress", 100, 2)), put(t, subsets("default", "*.local", 0)),
+		put(t, luaFilter("lua", "HTTP_FILTER", "ANY", 4000))}
 	for i := range 500 {
 		name := fmt.Sprint("s", i)
-		service := strings.NewReplacer("name: web", "name: "+name, "10.0.0.1", fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)).Replace(svc)
-		events = append(events, put(t, service), put(t, subsets(name, name, 4)), put(t, virtualServiceOf(name, []string{name}, 3)))
+		events = append(events, put(t, numbered(i)), put(t, subsets(name, name, 4)), put(t, virtualServiceOf(name, []string{name}, 3)))
 	}
 	d.step(Objects(events))
 	d.refused()

@@ -13,7 +13,8 @@ import (
 
 // luaFilter is an EnvoyFilter of one patch of some bytes.
 func luaFilter(name, to, context string, bytes int) string {
-	return fmt.Sprintf("apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: %s, namespace: shop}\nspec:\n  configPatches:\n"+
+	return fmt.Sprintf("apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\n"+
+		"metadata: {name: %s, namespace: shop}\nspec:\n  configPatches:\n"+
 		"  - {applyTo: %s, match: {context: %s}, patch: {operation: MERGE, value: {name: %s}}}\n", name, to, context, strings.Repeat("x", bytes))
 }
 
@@ -40,7 +41,7 @@ func TestEditWeighsItsObjectAlone(t *testing.T) {
 		{"a further one", put(t, vs("web", "3s")), 1, 1},
 		{"the service of the refused rule", put(t, serviceEntry("own", 1, 3)), 1, 1 + 1},
 		{"an edit after it", put(t, vs("web", "4s")), 1, 1 + filters},
-		{"the rule's service again: what shrinks is taken before what is refused is looked at", put(t, serviceEntry("own", 1, 1)), 1, 1 + filters + 1},
+		{"the rule's service shrinks, and all that is refused has another try", put(t, serviceEntry("own", 1, 1)), 1, 1 + filters + 1},
 	} {
 		measured, weighed := d.s.inventory.budgets.weights.measured, d.s.inventory.budgets.weights.weighed
 		d.step(Objects{test.event})
@@ -80,19 +81,24 @@ func virtualServiceOf(name string, hosts []string, routes int, delegates ...stri
 func TestBudgetOfDelegates(t *testing.T) {
 	entry := put(t, serviceEntry("a", 1, 250)) // 250 clusters
 	host := []string{"h0.a.example.com"}
+	root := func(own int, delegates ...string) string { return virtualServiceOf("root", host, own, delegates...) }
+	leaf := func(routes int) object.Event { return put(t, virtualServiceOf("leaf", nil, routes)) }
+	of := func(namespace, text string) string {
+		return strings.ReplaceAll(text, "{name: leaf}", "{name: leaf, namespace: "+namespace+"}")
+	}
 	for what, test := range map[string]struct {
 		events  []object.Event
 		refused []string
 	}{
-		"by itself":          {[]object.Event{put(t, virtualServiceOf("leaf", nil, 4000))}, []string{"leaf"}},
-		"an honest one":      {[]object.Event{entry, put(t, virtualServiceOf("root", host, 1, "leaf")), put(t, virtualServiceOf("leaf", nil, 3))}, nil},
-		"after its root":     {[]object.Event{entry, put(t, virtualServiceOf("root", host, 0, "leaf")), put(t, virtualServiceOf("leaf", nil, 100))}, []string{"leaf"}},
-		"before it":          {[]object.Event{entry, put(t, virtualServiceOf("leaf", nil, 100)), put(t, virtualServiceOf("root", host, 0, "leaf"))}, []string{"root"}},
-		"before the service": {[]object.Event{put(t, virtualServiceOf("root", host, 0, "leaf")), put(t, virtualServiceOf("leaf", nil, 100)), entry}, []string{"a"}},
-		"named often":        {[]object.Event{put(t, virtualServiceOf("leaf", nil, 100)), put(t, virtualServiceOf("root", host, 0, repeated("leaf", 100)...))}, []string{"root"}},
-		"of a gateway":       {[]object.Event{put(t, virtualServiceOf("leaf", nil, 100)), put(t, strings.Replace(virtualServiceOf("root", host, 0, repeated("leaf", 100)...), "spec:", "spec:\n  gateways: [gw]", 1))}, []string{"root"}},
-		"of another namespace's root": {[]object.Event{entry, put(t, strings.ReplaceAll(in("other", virtualServiceOf("root", host, 0, repeated("leaf", 2)...)),
-			"{name: leaf}", "{name: leaf, namespace: shop}")), put(t, virtualServiceOf("leaf", nil, 100))}, nil},
+		"by itself":          {[]object.Event{leaf(4000)}, []string{"leaf"}},
+		"an honest one":      {[]object.Event{entry, put(t, root(1, "leaf")), leaf(3)}, nil},
+		"after its root":     {[]object.Event{entry, put(t, root(0, "leaf")), leaf(100)}, []string{"leaf"}},
+		"before it":          {[]object.Event{entry, leaf(100), put(t, root(0, "leaf"))}, []string{"root"}},
+		"before the service": {[]object.Event{put(t, root(0, "leaf")), leaf(100), entry}, []string{"a"}},
+		"named often":        {[]object.Event{leaf(100), put(t, root(0, repeated("leaf", 100)...))}, []string{"root"}},
+		"of a gateway": {[]object.Event{leaf(100),
+			put(t, strings.Replace(root(0, repeated("leaf", 100)...), "spec:", "spec:\n  gateways: [gw]", 1))}, []string{"root"}},
+		"of another namespace's root": {[]object.Event{entry, put(t, of("shop", in("other", root(0, repeated("leaf", 2)...)))), leaf(100)}, nil},
 	} {
 		d := budgetDesk(t, ofGiB)
 		d.step(Objects{synced})
@@ -130,7 +136,8 @@ func TestBudgetHoldsInAnyOrder(t *testing.T) {
 			case 3:
 				return put(t, virtualServiceOf(fmt.Sprint("leaf", n), nil, r.IntN(9)))
 			}
-			return put(t, virtualServiceOf(fmt.Sprint("root", n), []string{host}, r.IntN(3), repeated(fmt.Sprint("leaf", r.IntN(3)), 1+r.IntN(4))...))
+			delegates := repeated(fmt.Sprint("leaf", r.IntN(3)), 1+r.IntN(4))
+			return put(t, virtualServiceOf(fmt.Sprint("root", n), []string{host}, r.IntN(3), delegates...))
 		}
 		for range 60 {
 			e := any()
@@ -213,7 +220,8 @@ func TestBudgetOfRootNamespace(t *testing.T) {
 			t.Errorf("%s: refused of %v, want %v", what, got, want)
 		}
 	}
-	d.step(Objects{put(t, fmt.Sprintf(meshMap, "{}")), heavy("istio-system"), heavy("mesh-config"), heavy("istio-config"), heavy("shop"), synced})
+	d.step(Objects{put(t, fmt.Sprintf(meshMap, "{}")), heavy("istio-system"), heavy("mesh-config"), heavy("istio-config"),
+		heavy("shop"), synced})
 	count("of no mesh configuration", "istio-config", "mesh-config", "shop")
 	d.step(Objects{rootIs("mesh-config")})
 	count("of another root", "istio-config", "shop")

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Endpoints that did not change keep their pointers, wherever they stand; an edit of one endpoint of many makes nothing for each of them.
+// Endpoints that did not change keep their pointers, wherever they stand; an edit of one endpoint of many makes nothing
+// for each of them.
 func TestSharedEndpoints(t *testing.T) {
 	slice := func(from, n int) *model.Endpoints {
 		spec := &model.EndpointsSpec{}
@@ -35,7 +36,8 @@ func TestSharedEndpoints(t *testing.T) {
 		after *model.Endpoints
 		want  int
 	}{
-		"the same": {slice(0, n), n}, "one edited": {edited, n - 1}, "all moved": {slice(1, n), n - 1}, "fewer": {slice(900, 50), 50}, "none": {slice(n, 10), 0},
+		"the same": {slice(0, n), n}, "one edited": {edited, n - 1}, "all moved": {slice(1, n), n - 1},
+		"fewer": {slice(900, 50), 50}, "none": {slice(n, 10), 0},
 	} {
 		if got := kept(before, c.after); got != c.want {
 			t.Errorf("%s: %d keep their pointers, want %d", what, got, c.want)

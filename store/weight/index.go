@@ -44,7 +44,8 @@ type rules struct {
 	uses          map[model.Key]int // matches that name a delegate
 }
 
-// roots sums up the rules that name one delegate: matches by target, those that are for no service, and the KiB that their own weights have counted.
+// roots sums up the rules that name one delegate: matches by target, those that are for no service, and the KiB that
+// their own weights have counted.
 type roots struct {
 	matches         map[target]int
 	copies, counted map[string]int // by namespace
@@ -63,15 +64,16 @@ func NewIndex() *Index {
 		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{}}
 }
 
-// NewTogether returns the index of no records for whoever has no tenants: what a rule multiplies counts whatever its namespace is.
+// NewTogether returns the index of no records for whoever has no tenants: what a rule multiplies counts whatever its
+// namespace is.
 func NewTogether() *Index {
 	x := NewIndex()
 	x.together = true
 	return x
 }
 
-// Order returns when a record is added among others, the lowest first: what is multiplied before what multiplies it. Ignored is that of records which no
-// weight depends on.
+// Order returns when a record is added among others, the lowest first: what is multiplied before what multiplies it.
+// Ignored is that of records which no weight depends on.
 func Order(r model.Record) int {
 	switch t := r.(type) {
 	case *model.Service:
@@ -136,7 +138,7 @@ func indexed(domain string) string {
 	return domain
 }
 
-// targetOf is what a host of a rule is for, in a namespace.
+// targetOf returns the target of a host of a rule in a namespace.
 func targetOf(namespace, host string) target {
 	rest, wildcard := strings.CutPrefix(host, "*")
 	return target{namespace, rest, wildcard}
@@ -272,7 +274,8 @@ func (x *Index) space(namespace string) string {
 	return namespace
 }
 
-// delegateChanged reports what weighs otherwise once a delegate has come or gone: rules that name it, and services that these are for.
+// delegateChanged reports what weighs otherwise once a delegate has come or gone: rules that name it, and services that
+// these are for.
 func (x *Index) delegateChanged(key model.Key) {
 	x.changed(Read{delegate: key})
 	if sum := x.roots[key]; sum != nil && x.Changed != nil {

@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Load is what one record multiplies. Measure reads the whole record; Index.Weigh multiplies the Load by what the mesh has, without the record.
+// Load holds what one record multiplies. Measure reads the whole record; Index.Weigh multiplies the Load by what the mesh
+// has, without the record.
 type Load struct {
 	key      model.Key
 	exported bool
@@ -56,7 +57,8 @@ func Measure(r model.Record) Load {
 				listeners += addresses
 			}
 		}
-		// A cluster for each host and port, a listener for each address and port of its own, and addresses as domains of virtual hosts.
+		// A cluster for each host and port, a listener for each address and port of its own, and addresses as domains
+		// of virtual hosts.
 		l.fixed = l.ports*(hosts*cluster+hosts*addresses/perAddress) + listeners*cluster + bytes(t.Spec)*hosts
 	case *model.Endpoints:
 		l.fixed, l.exported = endpoints(t), true
@@ -96,11 +98,12 @@ func eachSubset(d *networkingv1.DestinationRule) int {
 	return 1 + len(d.GetSubsets())*subset + bytes(d)
 }
 
-// virtualService measures a rule: a route for each match, in a virtual host for each cluster. A rule for gateways alone has one for each of its hosts. A
-// delegate has no hosts: by itself it weighs what it becomes in one rule of one virtual host.
+// virtualService measures a rule: a route for each match, in a virtual host for each cluster. A rule for gateways alone
+// has one for each of its hosts. A delegate has no hosts: by itself it weighs what it becomes in one rule of one
+// virtual host.
 func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 	l.exported = everywhere(vs.GetExportTo(), l.key.Namespace)
-	routes := len(vs.GetTls()) + len(vs.GetTcp()) // one for each match, and one where there is none
+	routes := len(vs.GetTls()) + len(vs.GetTcp()) // at least one for each rule
 	for _, r := range vs.GetTls() {
 		routes += max(1, len(r.GetMatch())) - 1
 	}
@@ -148,14 +151,14 @@ func Stated(key model.Key) bool {
 	return len(key.Name) >= len(model.ServiceEntryPrefix) && key.Name[:len(model.ServiceEntryPrefix)] == model.ServiceEntryPrefix
 }
 
-// ofSidecars reports whether a rule is for sidecars, which have a virtual host for each host that it covers. One that is bound to gateways alone
-// is for the hosts that it names.
+// ofSidecars reports whether a rule is for sidecars, which have a virtual host for each host that it covers. One that
+// is bound to gateways alone is for the hosts that it names.
 func ofSidecars(vs *networkingv1.VirtualService) bool {
 	return len(vs.GetGateways()) == 0 || slices.Contains(vs.GetGateways(), "mesh")
 }
 
-// family returns what a patch changes. A patch is applied to every resource of a family if it changes what is there, on the outbound side, and names no
-// resource.
+// family returns what a patch changes. A patch is applied to every resource of a family if it changes what is there, on
+// the outbound side, and names no resource.
 func family(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) int {
 	match := p.GetMatch()
 	switch match.GetContext() {
@@ -168,7 +171,8 @@ func family(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) int {
 		}
 		return family
 	}
-	adds, listener, routes := p.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_ADD, match.GetListener().GetName() != "", match.GetRouteConfiguration()
+	adds := p.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_ADD
+	listener, routes := match.GetListener().GetName() != "", match.GetRouteConfiguration()
 	switch p.GetApplyTo() {
 	case networkingv1.EnvoyFilter_BOOTSTRAP, networkingv1.EnvoyFilter_EXTENSION_CONFIG:
 		return once

@@ -2,7 +2,8 @@ package weight
 
 import "navarch.io/navarch/store/model"
 
-// Weigh estimates what a record becomes beside the records of the index. It calls read, where that is not nil, with each fact that the weight depends on.
+// Weigh estimates what a record becomes beside the records of the index. It calls read, where that is not nil, with
+// each fact that the weight depends on.
 func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	if read == nil {
 		read = func(Read) {}
@@ -38,11 +39,11 @@ func times(kib, n int) int {
 	return kib * n
 }
 
-// covering is how many clusters a rule is for: those that proxies of other namespaces get too, and all.
+// covering counts the clusters of a rule: those that proxies of other namespaces get too, and all.
 type covering struct{ near, all int }
 
-// of returns how many of the clusters a rule has other namespaces get too. Theirs is what a VirtualService changes of every host, and what a DestinationRule
-// changes of hosts of its own namespace.
+// of returns how many of the clusters a rule has other namespaces get too. Theirs is what a VirtualService changes of
+// every host, and what a DestinationRule changes of hosts of its own namespace.
 func (c covering) of(l Load) int {
 	if l.key.Kind == model.KindDestinationRule {
 		return c.near
@@ -63,7 +64,8 @@ func (x *Index) covered(host string, l Load, read func(Read)) covering {
 	return covering{x.clusters[t], all}
 }
 
-// dependent returns the KiB that rules of the same namespace add if a host gets so many ports, beyond what their own weights have counted.
+// dependent returns the KiB that rules of the same namespace add if a host gets so many ports, beyond what their own
+// weights have counted.
 func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (sum int) {
 	beyond := func(t target) {
 		read(Read{target: t})
@@ -98,7 +100,8 @@ func (x *Index) delegated(l Load, read func(Read)) (sum int) {
 	return sum
 }
 
-// eachOf returns the KiB of a delegate in one rule of a namespace. One that is not there, or not exported to the namespace, counts as one route.
+// eachOf returns the KiB of a delegate in one rule of a namespace. One that is not there, or not exported to the
+// namespace, counts as one route.
 func (x *Index) eachOf(delegate model.Key, namespace string) int {
 	l, is := x.delegates[delegate]
 	if !is || !x.together && !reaches(l.exportTo, delegate.Namespace, namespace) {
@@ -107,8 +110,8 @@ func (x *Index) eachOf(delegate model.Key, namespace string) int {
 	return max(route, l.each)
 }
 
-// beyond returns the KiB that a delegate adds to rules of its own namespace, beyond what these have counted. What rules of other namespaces become of it
-// is their own: they count what is there when they come.
+// beyond returns the KiB that a delegate adds to rules of its own namespace, beyond what these rules have counted. A
+// rule of another namespace counts itself what it becomes of the delegates that exist when the rule comes.
 func (x *Index) beyond(l Load, read func(Read)) int {
 	read(Read{delegate: l.key})
 	sum := x.roots[l.key]

@@ -1,8 +1,10 @@
-// Package weight estimates the memory that each replica needs for what one record becomes, from what the record multiplies: hosts by ports, subsets
-// by clusters, routes by virtual hosts, patches by what they match. A record of a few hundred bytes may become 65,536 clusters. A record is read once
-// (Measure); weighing it beside others (Index.Weigh) costs no more than what it depends on in them.
+// Package weight estimates the memory that each replica needs for what one record becomes, from what the record
+// multiplies: hosts by ports, subsets by clusters, routes by virtual hosts, patches by what they match. A record of a
+// few hundred bytes may become 65,536 clusters. A record is read once (Measure); weighing it beside others
+// (Index.Weigh) costs no more than what it depends on in them.
 //
-// Owns: nothing, it is pure.  Reads: store/model.  Never: what proxies are connected, so that every process comes to the same.
+// Owns: nothing, it is pure.  Reads: store/model.  Never: what proxies are connected, so that every process comes to
+// the same.
 package weight
 
 import "navarch.io/navarch/store/model"
@@ -36,8 +38,9 @@ func (w Weight) Plus(o Weight) Weight { return Weight{w.Exported + o.Exported, w
 // Minus returns the difference of two weights.
 func (w Weight) Minus(o Weight) Weight { return Weight{w.Exported - o.Exported, w.Own - o.Own} }
 
-// What one object exports beyond freeOfExcess KiB counts excess times: very much that comes at once holds up everybody, while honest tenants, however
-// large, have many objects that become little each. What only the proxies of its own namespace get holds up these alone.
+// Each KiB that one object exports beyond freeOfExcess counts excess times: very much that comes at once holds up the
+// whole mesh, while honest tenants, however large, have many objects that become little each. Configuration for
+// proxies of its own namespace holds up these proxies alone.
 const (
 	freeOfExcess = 256
 	excess       = 4

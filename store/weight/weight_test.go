@@ -104,7 +104,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// What is shared, or not theirs, is not counted for each cluster of a large mesh: 15,000 services, of which a namespace has 500.
+// What is shared, or not theirs, is not counted for each cluster of a large mesh: 15,000 services, of which a namespace
+// has 500.
 func TestOfInLargeMesh(t *testing.T) {
 	mesh := NewIndex()
 	for i := range 15_000 {
@@ -115,7 +116,8 @@ func TestOfInLargeMesh(t *testing.T) {
 		if i%1000 == 0 {
 			port.Protocol = model.Protocol_PROTOCOL_TCP
 		}
-		s := &model.ServiceSpec{Hosts: []string{fmt.Sprintf("s%d.%s.svc.cluster.local", i, namespace)}, Addresses: []string{"10.0.0.1"}, Ports: []*model.ServicePort{port}, ExportTo: []string{"*"}}
+		s := &model.ServiceSpec{Hosts: []string{fmt.Sprintf("s%d.%s.svc.cluster.local", i, namespace)}, Addresses: []string{"10.0.0.1"},
+			Ports: []*model.ServicePort{port}, ExportTo: []string{"*"}}
 		r, err := model.New(model.Key{Kind: model.KindService, Namespace: namespace, Name: fmt.Sprint("s", i)}, 0, s)
 		if err != nil {
 			t.Fatal(err)
@@ -126,16 +128,19 @@ func TestOfInLargeMesh(t *testing.T) {
 	ruleFor := func(host string, exportTo ...string) model.Record {
 		return record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: host, Subsets: make20()[:2], ExportTo: exportTo})
 	}
+	patch := func(context networkingv1.EnvoyFilter_PatchContext, to networkingv1.EnvoyFilter_ApplyTo) model.Record {
+		return record(t, model.KindEnvoyFilter, "f", filter(context, to, "", 4000))
+	}
 	const each = 1 + 2*subset
 	for what, test := range map[string]struct {
 		record    model.Record
 		near, own int // KiB
 	}{
-		"a filter of every HTTP port":        {record(t, model.KindEnvoyFilter, "f", filter(any, networkingv1.EnvoyFilter_HTTP_FILTER, "", 4000)), 0, 10 * 4},
-		"of every listener":                  {record(t, model.KindEnvoyFilter, "f", filter(any, networkingv1.EnvoyFilter_NETWORK_FILTER, "", 4000)), 0, 25 * 4},
-		"of every route configuration":       {record(t, model.KindEnvoyFilter, "f", filter(outbound, networkingv1.EnvoyFilter_ROUTE_CONFIGURATION, "", 4000)), 0, 10 * 4},
-		"of every cluster":                   {record(t, model.KindEnvoyFilter, "f", filter(any, networkingv1.EnvoyFilter_CLUSTER, "", 4000)), 0, 15_000 * 4},
-		"of every virtual host":              {record(t, model.KindEnvoyFilter, "f", filter(any, networkingv1.EnvoyFilter_VIRTUAL_HOST, "", 4000)), 0, 15_000 * 4},
+		"a filter of every HTTP port":        {patch(any, networkingv1.EnvoyFilter_HTTP_FILTER), 0, 10 * 4},
+		"of every listener":                  {patch(any, networkingv1.EnvoyFilter_NETWORK_FILTER), 0, 25 * 4},
+		"of every route configuration":       {patch(outbound, networkingv1.EnvoyFilter_ROUTE_CONFIGURATION), 0, 10 * 4},
+		"of every cluster":                   {patch(any, networkingv1.EnvoyFilter_CLUSTER), 0, 15_000 * 4},
+		"of every virtual host":              {patch(any, networkingv1.EnvoyFilter_VIRTUAL_HOST), 0, 15_000 * 4},
 		"a rule for all hosts":               {ruleFor("*.local"), 500 * each, 14_500 * each},
 		"of the namespace":                   {ruleFor("*.shop.svc.cluster.local"), 500 * each, 0},
 		"of another namespace":               {ruleFor("*.other.svc.cluster.local"), 0, 14_500 * each},

@@ -137,10 +137,12 @@ func TestProcessGivesBackWhenItIsDone(t *testing.T) {
 	}
 }
 
-// What one tenant may take follows the memory of the process.
+// The defaults for one tenant follow the memory limit of the process.
 func TestTenant(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	for limit, want := range map[int64][2]int{1 << 28: {40, 128}, 1 << 30 / 10 * 9: {46, 230}, 1 << 33: {409, 2048}, math.MaxInt64: {128, 512}} {
+	for limit, want := range map[int64][2]int{
+		1 << 28: {40, 128}, 1 << 30 / 10 * 9: {46, 230}, 1 << 33: {409, 2048}, math.MaxInt64: {128, 512},
+	} {
 		debug.SetMemoryLimit(limit)
 		if exported, own := Tenant(); exported != want[0] || own != want[1] {
 			t.Errorf("of %d bytes: %d and %d MiB, want %v", limit, exported, own, want)

@@ -19,7 +19,7 @@ type Rules struct {
 	places  map[string]int // of subsets, by name; nil: few are searched as fast
 }
 
-// manySubsets is how many subsets have an index by name.
+// From manySubsets subsets on, Rules have an index by name.
 const manySubsets = 16
 
 // subset is one subset, and the rule that defines it.

@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// However many subsets there are, each is found by its name, the oldest rule's of a name; where there are many no other is looked at.
+// However many subsets there are, each is found by its name, the oldest rule's of a name; where there are many no other
+// is looked at.
 func TestSubsetsByName(t *testing.T) {
 	rule := func(created int64, n int) *model.DestinationRule {
 		r := &model.DestinationRule{Spec: &networkingv1.DestinationRule{}}
@@ -30,7 +31,8 @@ func TestSubsetsByName(t *testing.T) {
 				from = younger
 			}
 			got, is := merged.subset(name)
-			if want := i > 0 && i <= n+3; is != want || is && (got.GetName() != name || got.rule != from || got.rule.Spec.Subsets[got.index] != got.Subset) {
+			right := is && got.GetName() == name && got.rule == from && from.Spec.Subsets[got.index] == got.Subset
+			if want := i > 0 && i <= n+3; is != want || is != right {
 				t.Errorf("of %d: %s is %v, %v", n, name, got, is)
 			}
 		}

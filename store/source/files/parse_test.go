@@ -155,7 +155,8 @@ func TestForeignJSON(t *testing.T) {
 	}
 }
 
-// A JSON document is read as JSON, and comes to what it does as YAML; what JSON does not refuse is read as YAML, which does.
+// A JSON document is read as JSON, and comes to what it does as YAML; what JSON does not refuse is read as YAML, which
+// does.
 func TestJSONComesToTheSame(t *testing.T) {
 	for _, text := range []string{`{"a": 1, "b": [true, null, -1.5, "x\ty\u00e9", {"c": ""}]}`, ` {"a": {}} `, `{}`} {
 		got, err := toJSON([]byte(text))
