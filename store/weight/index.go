@@ -72,8 +72,8 @@ func NewTogether() *Index {
 	return x
 }
 
-// Order returns when a record is added among others, the lowest first: what is multiplied before what multiplies it.
-// Ignored is that of records which no weight depends on.
+// Order returns the place of a record among others that are added: multiplied records, the lowest, come before the
+// records that multiply them. It returns Ignored if no weight depends on the record.
 func Order(r model.Record) int {
 	switch t := r.(type) {
 	case *model.Service:

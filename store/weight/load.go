@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Load holds what one record multiplies. Measure reads the whole record; Index.Weigh multiplies the Load by what the mesh
-// has, without the record.
+// Load holds what one record multiplies. Measure reads the whole record. Index.Weigh multiplies the Load by what the
+// mesh has, and does not read the record.
 type Load struct {
 	key      model.Key
 	exported bool

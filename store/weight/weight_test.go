@@ -104,8 +104,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// What is shared, or not theirs, is not counted for each cluster of a large mesh: 15,000 services, of which a namespace
-// has 500.
+// Shared resources, and hosts of other namespaces, do not count for each cluster of a large mesh: 15,000 services, 500
+// of them of the namespace.
 func TestOfInLargeMesh(t *testing.T) {
 	mesh := NewIndex()
 	for i := range 15_000 {
