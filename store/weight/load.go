@@ -89,8 +89,9 @@ func isHTTP(p *model.ServicePort) bool {
 	switch p.GetProtocol() {
 	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // eachSubset returns the KiB that a DestinationRule adds to each cluster of its host.
