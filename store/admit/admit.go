@@ -160,7 +160,8 @@ func (s *Server) timeout(r *http.Request) time.Duration {
 }
 
 // review reads a request and has it answered.
-func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h *webhook, held *claim) (*admissionv1.AdmissionReview, *refusal) {
+func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h *webhook,
+	held *claim) (*admissionv1.AdmissionReview, *refusal) {
 	if r.Method != http.MethodPost {
 		return nil, &refusal{http.StatusMethodNotAllowed, "method", fmt.Errorf("method %.20q: an AdmissionReview is POSTed", r.Method)}
 	}
@@ -197,11 +198,13 @@ func clientOf(r *http.Request) netip.AddrPort {
 
 // admit decodes a review and hands it to its handler, whose panics end this review alone. heavy is why its objects must not be decoded; nil: they
 // may be.
-func (s *Server) admit(ctx context.Context, path string, body []byte, heavy error, h Handler) (review *admissionv1.AdmissionReview, no *refusal) {
+func (s *Server) admit(ctx context.Context, path string, body []byte, heavy error, h Handler) (review *admissionv1.AdmissionReview,
+	no *refusal) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			_ = s.Crashes.Caught(crash.Admission, fault, obs.KeyName, path) // counted and logged; the client is not told
-			review, no = nil, &refusal{http.StatusInternalServerError, "panic", errors.New("internal error: this review was ended; the server's log says why")}
+			review, no = nil, &refusal{http.StatusInternalServerError, "panic",
+				errors.New("internal error: this review was ended; the server's log says why")}
 		}
 	}()
 	request, version, err := decode(body)
@@ -218,7 +221,8 @@ func (s *Server) admit(ctx context.Context, path string, body []byte, heavy erro
 	case ctx.Err() != nil:
 		return nil, &refusal{http.StatusServiceUnavailable, "time", errors.New("the review took too long")}
 	case response == nil:
-		return nil, &refusal{http.StatusInternalServerError, "no answer", errors.New("internal error: there is no answer to this review; the server's log says why")}
+		return nil, &refusal{http.StatusInternalServerError, "no answer",
+			errors.New("internal error: there is no answer to this review; the server's log says why")}
 	}
 	response.UID = request.UID
 	return &admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "AdmissionReview"}, Response: response}, nil
@@ -240,7 +244,8 @@ func decode(body []byte) (*admissionv1.AdmissionRequest, string, error) {
 	}
 	switch {
 	case review.APIVersion != versionV1 && review.APIVersion != versionV1beta1, review.Kind != "AdmissionReview":
-		return nil, "", fmt.Errorf("apiVersion %.60q, kind %.60q: want %s or %s, AdmissionReview", review.APIVersion, review.Kind, versionV1, versionV1beta1)
+		return nil, "", fmt.Errorf("apiVersion %.60q, kind %.60q: want %s or %s, AdmissionReview", review.APIVersion, review.Kind, versionV1,
+			versionV1beta1)
 	case review.Request == nil:
 		return nil, "", errors.New("the AdmissionReview has no request")
 	}

@@ -150,7 +150,8 @@ func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessag
 			Metadata struct{ Continue string }
 			Items    []json.RawMessage
 		}
-		if err := c.Do(ctx, http.MethodGet, fmt.Sprintf("%s%slimit=%d&continue=%s", path, first, pageSize, url.QueryEscape(at)), nil, &page); err != nil {
+		if err := c.Do(ctx, http.MethodGet, fmt.Sprintf("%s%slimit=%d&continue=%s", path, first, pageSize, url.QueryEscape(at)), nil,
+			&page); err != nil {
 			return err
 		}
 		for _, object := range page.Items {

@@ -58,13 +58,16 @@ func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 		return nil, errors.New("the server of the kubeconfig is no https URL")
 	}
 	// What is not named here does not count.
-	config := &rest.Config{Host: cluster.Server, Username: user.Username, Password: user.Password, BearerToken: user.Token, TLSClientConfig: rest.TLSClientConfig{
-		ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData, CertData: user.ClientCertificateData, KeyData: user.ClientKeyData,
-		CertFile: user.ClientCertificate, KeyFile: user.ClientKey}, BearerTokenFile: user.TokenFile}
+	config := &rest.Config{Host: cluster.Server, Username: user.Username, Password: user.Password, BearerToken: user.Token,
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData, CertData: user.ClientCertificateData,
+			KeyData:  user.ClientKeyData,
+			CertFile: user.ClientCertificate, KeyFile: user.ClientKey}, BearerTokenFile: user.TokenFile}
 	if user.AuthProvider != nil {
 		config.BearerToken = user.AuthProvider.Config["id-token"]
 	}
-	if config.Proxy = direct; config.BearerToken == "" && config.BearerTokenFile == "" && config.Username == "" && len(config.CertData)+len(config.CertFile) == 0 {
+	if config.Proxy = direct; config.BearerToken == "" && config.BearerTokenFile == "" && config.Username == "" &&
+		len(config.CertData)+len(config.CertFile) == 0 {
 		return nil, errors.New("the user of the kubeconfig has no credential")
 	}
 	return config, nil
@@ -72,7 +75,8 @@ func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 
 // refusedCluster names what a kubeconfig says of a cluster that is refused.
 func refusedCluster(c *api.Cluster) (all []string) {
-	for name, is := range map[string]bool{"certificate-authority": c.CertificateAuthority != "", "insecure-skip-tls-verify": c.InsecureSkipTLSVerify, "proxy-url": c.ProxyURL != ""} {
+	for name, is := range map[string]bool{"certificate-authority": c.CertificateAuthority != "",
+		"insecure-skip-tls-verify": c.InsecureSkipTLSVerify, "proxy-url": c.ProxyURL != ""} {
 		if is {
 			all = append(all, name)
 		}
@@ -89,7 +93,8 @@ func refusedUser(u *api.AuthInfo, allowed []string) (all []string) {
 		"tokenFile":          u.TokenFile != "" && !slices.Contains(allowed, "tokenFile"),
 		"exec":               u.Exec != nil,
 		"as":                 u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups)+len(u.ImpersonateUserExtra) > 0,
-		"auth-provider":      u.AuthProvider != nil && (u.AuthProvider.Name != "oidc" || u.AuthProvider.Config["id-token"] == ""), // no refresh-token: that is sent to a URL of the kubeconfig's
+		// no refresh-token: that is sent to a URL of the kubeconfig's
+		"auth-provider": u.AuthProvider != nil && (u.AuthProvider.Name != "oidc" || u.AuthProvider.Config["id-token"] == ""),
 	} {
 		if is {
 			all = append(all, name)

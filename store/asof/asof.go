@@ -69,7 +69,8 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 				continue
 			}
 			if err := json.Unmarshal(blob.Raw, &known); err != nil {
-				log.Warn("the stored times up to which clusters were read cannot be decoded: until they can be, no caller is refused because an object is missing", obs.KeyError, err)
+				log.Warn("the stored times up to which clusters were read cannot be decoded: until they can be, no caller is refused because an "+
+					"object is missing", obs.KeyError, err)
 				known = nil
 			}
 		}
@@ -87,7 +88,8 @@ func Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[
 	lead(ctx, store, epoch, read, settled, every, log)
 }
 
-func lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, every time.Duration, log *slog.Logger) {
+func lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, every time.Duration,
+	log *slog.Logger) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var written, before map[string]Read

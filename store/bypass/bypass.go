@@ -52,7 +52,8 @@ type Found struct {
 
 // String is the sentence for who wrote the Pod.
 func (f Found) String() string {
-	return fmt.Sprintf("container %s runs as %s, which is the proxy's: redirection lets its traffic pass, and what it sends goes past the proxy in plain text", f.Container, f.Who)
+	return fmt.Sprintf("container %s runs as %s, which is the proxy's: redirection lets its traffic pass, and what it sends goes past the "+
+		"proxy in plain text", f.Container, f.Who)
 }
 
 // Of finds the containers that go on: those that end before the others start are often given the proxy's user on purpose, to reach the network before it
@@ -67,7 +68,8 @@ func Of(s Spec) (all []Found) {
 		if c.Name == proxy {
 			continue
 		}
-		user, group := or(c.SecurityContext.RunAsUser, s.SecurityContext.RunAsUser), or(c.SecurityContext.RunAsGroup, s.SecurityContext.RunAsGroup)
+		user, group := or(c.SecurityContext.RunAsUser, s.SecurityContext.RunAsUser),
+			or(c.SecurityContext.RunAsGroup, s.SecurityContext.RunAsGroup)
 		switch {
 		case user != nil && slices.Contains(users, strconv.FormatInt(*user, 10)):
 			all = append(all, Found{c.Name, fmt.Sprintf("user %d", *user)})

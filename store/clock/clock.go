@@ -118,7 +118,8 @@ func (c *Clock) off(ran time.Duration) error {
 	if (offset - c.offset).Abs() > lease {
 		c.offset = offset
 	}
-	return fmt.Errorf("the clock of this machine is %s %s the median of the mesh's processes, the API server among them where there is one: set it right", c.offset.Round(time.Second), to)
+	return fmt.Errorf("the clock of this machine is %s %s the median of the mesh's processes, the API server among them where there is "+
+		"one: set it right", c.offset.Round(time.Second), to)
 }
 
 // Compared is closed once the others' clocks have been read.

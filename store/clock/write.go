@@ -80,7 +80,8 @@ func (c *Clock) record(ctx context.Context) error {
 	if !now.After(before) {
 		return nil
 	}
-	_, err = c.cfg.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{recorded: revision}, Put: []kv.Blob{{Path: recorded, Raw: encode(now)}}})
+	_, err = c.cfg.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{recorded: revision},
+		Put: []kv.Blob{{Path: recorded, Raw: encode(now)}}})
 	if errors.Is(err, kv.ErrConflict) {
 		return nil // another did
 	}

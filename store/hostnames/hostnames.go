@@ -147,7 +147,8 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		if err := t.publish(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
-			l.Log.Warn("resolved addresses of gateways' names cannot be stored in etcd, and are not used until they are; trying again", obs.KeyError, err)
+			l.Log.Warn("resolved addresses of gateways' names cannot be stored in etcd, and are not used until they are; trying again",
+				obs.KeyError, err)
 			wait = min(wait, time.Second)
 		}
 		timer.Reset(wait)
@@ -173,7 +174,8 @@ func (t *term) load(ctx context.Context) bool {
 			t.stored = map[string][]string{}
 			for _, blob := range blobs {
 				if err := json.Unmarshal(blob.Raw, &t.stored); err != nil {
-					t.Log.Warn("names of gateways that were resolved before cannot be read: they are resolved again", obs.KeyName, blob.Path, obs.KeyError, err)
+					t.Log.Warn("names of gateways that were resolved before cannot be read: they are resolved again", obs.KeyName, blob.Path,
+						obs.KeyError, err)
 					t.stored = map[string][]string{"": nil} // another one is written in any case
 				}
 			}
@@ -214,7 +216,9 @@ func (t *term) needed() {
 // ask begins to ask for names that are due, and says when the next one is.
 func (t *term) ask(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
 	wait = time.Hour
-	for _, name := range slices.SortedFunc(maps.Keys(t.known), func(a, b string) int { return cmp.Or(t.known[a].due.Compare(t.known[b].due), cmp.Compare(a, b)) }) {
+	for _, name := range slices.SortedFunc(maps.Keys(t.known), func(a, b string) int {
+		return cmp.Or(t.known[a].due.Compare(t.known[b].due), cmp.Compare(a, b))
+	}) {
 		k := t.known[name]
 		switch left := k.due.Sub(now); {
 		case k.asking:
@@ -243,7 +247,8 @@ func (t *term) take(a answered, now time.Time) {
 	t.running--
 	k := t.known[a.name]
 	if k.wrong == "" && a.Wrong != "" {
-		t.Log.Warn("the name of a network's gateway cannot be resolved; its last known addresses stay in use", obs.KeyName, a.name, obs.KeyReason, a.Wrong)
+		t.Log.Warn("the name of a network's gateway cannot be resolved; its last known addresses stay in use", obs.KeyName, a.name,
+			obs.KeyReason, a.Wrong)
 	}
 	t.changed[a.name] = t.changed[a.name] || !slices.Equal(k.addresses, a.Addresses)
 	k.asking, k.asked, k.due, k.addresses, k.wrong = false, true, now.Add(a.Again), a.Addresses, a.Wrong
@@ -327,7 +332,8 @@ func (t *term) report() {
 		problems = append(problems[:maxProblems], Problem{"", fmt.Sprintf("%d more names of gateways cannot be resolved", more)})
 	}
 	if t.left > 0 {
-		problems = append(problems, Problem{"", fmt.Sprintf("%d names of gateways are not resolved, %d are at most: those that come first", t.left, MostNames)})
+		problems = append(problems, Problem{"", fmt.Sprintf("%d names of gateways are not resolved, %d are at most: those that come first",
+			t.left, MostNames)})
 	}
 	t.problems.Store(&problems)
 }

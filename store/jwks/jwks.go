@@ -133,7 +133,8 @@ type answer struct {
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
-	t := &term{Leader: l, store: store, epoch: epoch, sources: map[normal.KeySource]*source{}, emitted: map[normal.KeySource]map[object.ID]string{}, changed: map[normal.KeySource]bool{},
+	t := &term{Leader: l, store: store, epoch: epoch, sources: map[normal.KeySource]*source{},
+		emitted: map[normal.KeySource]map[object.ID]string{}, changed: map[normal.KeySource]bool{},
 		by:      map[string]int{},
 		answers: make(chan answer, parallel)}
 	var asking sync.WaitGroup
@@ -326,11 +327,13 @@ func (t *term) report() {
 	}
 	slices.SortFunc(problems, func(a, b Problem) int { return a.ID.Compare(b.ID) })
 	if more := len(problems) - maxProblems; more > 0 {
-		problems = append(problems[:maxProblems], Problem{object.ID{Kind: "KeySet", Origin: Origin()}, fmt.Sprintf("%d more key sets cannot be fetched", more)})
+		problems = append(problems[:maxProblems], Problem{object.ID{Kind: "KeySet", Origin: Origin()},
+			fmt.Sprintf("%d more key sets cannot be fetched", more)})
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(t.left)) {
 		problems = append(problems, Problem{object.ID{Kind: "KeySet", Origin: Origin(), Namespace: namespace},
-			fmt.Sprintf("%d key sets of namespace %s are not fetched, which refuses tokens: %d of a namespace are at most, those that come first", t.left[namespace], namespace, MostOfNamespace)})
+			fmt.Sprintf("%d key sets of namespace %s are not fetched, which refuses tokens: %d of a namespace are at most, those that come first",
+				t.left[namespace], namespace, MostOfNamespace)})
 	}
 	t.problems.Store(&problems)
 }

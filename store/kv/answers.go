@@ -22,7 +22,8 @@ type answers struct {
 }
 
 // attempt is an interceptor of single attempts, below the retries of etcd's client.
-func (a *answers) attempt(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (a *answers) attempt(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, in, out, conn, opts...)
 	switch {
 	case err == nil:
@@ -98,7 +99,8 @@ func (l namedLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantR
 	return r, l.named(err)
 }
 
-func (l namedLease) TimeToLive(ctx context.Context, id clientv3.LeaseID, opts ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+func (l namedLease) TimeToLive(ctx context.Context, id clientv3.LeaseID, opts ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse,
+	error) {
 	r, err := l.Lease.TimeToLive(ctx, id, opts...)
 	return r, l.named(err)
 }

@@ -69,7 +69,8 @@ func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 			return Head{}, fmt.Errorf("commit batch of %d at epoch %d: %w", b.Len(), b.Epoch.Revision, err)
 		}
 	}
-	if !more && head.Complete && head.Place.sameTerm(b.Place) && (!all.contents.Known() || head.Contents.Known() && len(all.contents.Differ(head.Contents)) == 0) {
+	if !more && head.Complete && head.Place.sameTerm(b.Place) &&
+		(!all.contents.Known() || head.Contents.Known() && len(all.contents.Differ(head.Contents)) == 0) {
 		return head, tooLarge(all.refused)
 	}
 	head, err := s.write(ctx, head, ops, next, &all)
@@ -116,7 +117,8 @@ func (s *Store) encodeHead(h *Head) ([]byte, error) {
 	if err != nil || len(value) <= headRoom-fenceRoom {
 		return value, err
 	}
-	s.log.Error("there are too many kinds of records for the head, which is written without their counts and digests", slog.Int("kinds", len(h.Contents.Kinds())))
+	s.log.Error("there are too many kinds of records for the head, which is written without their counts and digests",
+		slog.Int("kinds", len(h.Contents.Kinds())))
 	h.Contents = Contents{}
 	return h.encode()
 }
@@ -274,7 +276,8 @@ func (t *txns) count(record model.Record, path string, value []byte) {
 	if t.contents.Replace(path, t.batch.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
 		// The writer will know the record by another hash than that of its bytes. Nothing is compared then: no fleet may stand still
 		// for a fault in how records are encoded.
-		t.store.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests", slog.String("record", record.Meta().Key.String()))
+		t.store.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests",
+			slog.String("record", record.Meta().Key.String()))
 		t.contents = Contents{}
 	}
 }

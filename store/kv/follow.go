@@ -42,7 +42,8 @@ func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error
 			if time.Since(began) > 10*time.Second {
 				pause = 100 * time.Millisecond
 			}
-			s.log.Warn("the watch on a folder of etcd failed, trying again", slog.String("folder", folder), slog.Any("error", err), slog.Duration("pause", pause))
+			s.log.Warn("the watch on a folder of etcd failed, trying again", slog.String("folder", folder), slog.Any("error", err),
+				slog.Duration("pause", pause))
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():

@@ -53,6 +53,7 @@ func decodeHead(b []byte, revision int64) Head {
 	if err != nil {
 		return Head{Revision: revision, Err: fmt.Errorf("the head at revision %d does not decode: %w", revision, err)}
 	}
-	return Head{Revision: revision, Epoch: v.Epoch, Seq: v.Seq, Complete: v.Complete, LastComplete: v.LastComplete, Time: time.UnixMilli(v.Written), Contents: contentsOf(v.Contents),
+	return Head{Revision: revision, Epoch: v.Epoch, Seq: v.Seq, Complete: v.Complete, LastComplete: v.LastComplete,
+		Time: time.UnixMilli(v.Written), Contents: contentsOf(v.Contents),
 		Place: placeOf(v.Place)}
 }

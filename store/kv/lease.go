@@ -15,7 +15,8 @@ import (
 var ErrLeaseLost = errors.New("the lease has ended")
 
 // fleetFamilies are the folders that leases, fenced changes and Follow touch.
-var fleetFamilies = []string{"acknowledged/", "allocations/", "awaited/", "clocks/", "clusters/", "dns/", "fetched/", "level/", "members/", "promoted/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
+var fleetFamilies = []string{"acknowledged/", "allocations/", "awaited/", "clocks/", "clusters/", "dns/", "fetched/", "level/",
+	"members/", "promoted/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
 
 func (s *Store) fleetKey(path string) (string, error) {
 	for _, family := range fleetFamilies {

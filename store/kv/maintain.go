@@ -57,7 +57,8 @@ func (s *Store) Size(ctx context.Context) (size Size, err error) {
 			size.Silent++
 		}
 		if full := size.Full; status.DbSize > size.File {
-			size = Size{File: status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota, Full: full, Revision: size.Revision, Silent: size.Silent}
+			size = Size{File: status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota, Full: full, Revision: size.Revision,
+				Silent: size.Silent}
 		}
 		size.Revision = max(size.Revision, status.Header.GetRevision())
 		for _, text := range status.Errors {
@@ -72,7 +73,8 @@ func (s *Store) Size(ctx context.Context) (size Size, err error) {
 
 // Keeps says whether etcd still has its history at a revision: nothing has compacted that. Errors are etcd's.
 func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
-	_, err := s.client.Get(ctx, s.LeaderPath()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(revision)) // what every role may read
+	// what every role may read
+	_, err := s.client.Get(ctx, s.LeaderPath()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return false, nil
 	}
@@ -135,7 +137,8 @@ func (s *Store) Maintain(ctx context.Context) error {
 			return fmt.Errorf("take back the alarm: %w", err)
 		}
 	}
-	s.log.Info("the database of etcd was shrunk", slog.Int64("bytes_before", size.File), slog.Int64("bytes_in_use", size.InUse), slog.Bool("was_full", size.Full))
+	s.log.Info("the database of etcd was shrunk", slog.Int64("bytes_before", size.File), slog.Int64("bytes_in_use", size.InUse),
+		slog.Bool("was_full", size.Full))
 	return nil
 }
 

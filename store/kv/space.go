@@ -152,7 +152,8 @@ func (s *Space) Warning() (text string, full bool) {
 	}
 	history := ""
 	if size.kept >= sampleEvery {
-		history = fmt.Sprintf("nobody has compacted the history of the store for %d hours: start etcd with --auto-compaction-mode=periodic --auto-compaction-retention=1h, or compact it (etcdctl compact)", size.kept/time.Hour)
+		history = fmt.Sprintf("nobody has compacted the history of the store for %d hours: start etcd with --auto-compaction-mode=periodic "+
+			"--auto-compaction-retention=1h, or compact it (etcdctl compact)", size.kept/time.Hour)
 	}
 	if !size.Filling() {
 		if size.kept >= keptForLong {
@@ -163,9 +164,12 @@ func (s *Space) Warning() (text string, full bool) {
 	if history != "" {
 		history = "; " + history
 	}
-	text = fmt.Sprintf("the store is %d %% full: %d of %d bytes, %d of them in use", 100*size.File/max(size.Quota, 1), size.File, size.Quota, size.InUse)
+	text = fmt.Sprintf("the store is %d %% full: %d of %d bytes, %d of them in use", 100*size.File/max(size.Quota, 1), size.File, size.Quota,
+		size.InUse)
 	if size.Full {
-		return text + "; etcd writes nothing any more: no configuration is taken, and no certificates but from allowances are issued, until it has room (compact, defragment, disarm its alarm, or raise its quota)" + history, true
+		return text + "; etcd writes nothing any more: no configuration is taken, and no certificates but from allowances are issued, until " +
+			"it has room (compact, defragment, disarm its alarm, or raise its quota)" + history, true
 	}
-	return text + "; at 100 % etcd writes nothing any more: defragment it where much is not in use, raise its quota, or find who fills it" + history, false
+	return text + "; at 100 % etcd writes nothing any more: defragment it where much is not in use, raise its quota, or find who fills it" +
+		history, false
 }

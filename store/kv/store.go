@@ -79,7 +79,8 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
 	}
 	named.wrap(client)
-	return &Store{client: client, prefix: RevisionPrefix(cfg.Mesh, cfg.Revision), mesh: Prefix(cfg.Mesh), revision: cmp.Or(cfg.Revision, DefaultRevision), log: cfg.Logger, now: time.Now,
+	return &Store{client: client, prefix: RevisionPrefix(cfg.Mesh, cfg.Revision), mesh: Prefix(cfg.Mesh),
+		revision: cmp.Or(cfg.Revision, DefaultRevision), log: cfg.Logger, now: time.Now,
 		last: &atomic.Pointer[wrote]{}}, nil
 }
 

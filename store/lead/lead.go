@@ -22,8 +22,9 @@ import (
 
 // Config of a candidate.
 type Config struct {
-	Store  *kv.Store
-	Path   string        // etcd's folder of the election, without a slash at the end; empty: that of the revision's ingester (kv.Store.LeaderPath)
+	Store *kv.Store
+	// etcd's folder of the election, without a slash at the end; empty: that of the revision's ingester (kv.Store.LeaderPath)
+	Path   string
 	Name   string        // of this process, shown as the leader's name
 	Lease  time.Duration // how long a leader may be silent, whole seconds; 0: 10 s
 	Retry  time.Duration // longest pause between two candidacies after a failure; 0: 2 s

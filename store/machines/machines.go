@@ -42,7 +42,8 @@ func Full(ofAccount, ofCredential int) string {
 	case ofAccount >= MostOfAccount:
 		return fmt.Sprintf("has %d machines already", ofAccount)
 	case ofCredential >= MostOfCredential:
-		return fmt.Sprintf("has %d machines by one credential already, and the others are for other credentials: give machines tokens of their own", ofCredential)
+		return fmt.Sprintf("has %d machines by one credential already, and the others are for other credentials: give machines tokens of "+
+			"their own", ofCredential)
 	}
 	return ""
 }

@@ -78,13 +78,15 @@ func (m *Machine) object() (*object.Object, error) {
 	whole := map[string]any{"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "spec": m.Spec,
 		"metadata": map[string]any{"namespace": m.Namespace, "name": m.Name, "labels": m.Labels, "annotations": annotations}}
 	if m.Checked && m.Health != nil {
-		whole["status"] = map[string]any{"conditions": []any{map[string]any{"type": Healthy, "status": m.Health.Status(), "message": m.Health.Message}}}
+		whole["status"] = map[string]any{"conditions": []any{map[string]any{"type": Healthy, "status": m.Health.Status(),
+			"message": m.Health.Message}}}
 	}
 	raw, err := json.Marshal(whole)
 	if err != nil {
 		return nil, fmt.Errorf("WorkloadEntry %s: %w", m.ID(), err)
 	}
-	return &object.Object{ID: idOf(m.ID()), Version: "v1", Labels: m.Labels, Annotations: annotations, JSON: raw, Location: "machine " + m.ID().String()}, nil
+	return &object.Object{ID: idOf(m.ID()), Version: "v1", Labels: m.Labels, Annotations: annotations, JSON: raw, Location: "machine " +
+		m.ID().String()}, nil
 }
 
 // EntryAnnotations are those of a WorkloadEntry that is made for the machine.

@@ -52,7 +52,8 @@ func NewRegistry(grace time.Duration) *Registry {
 
 // Step takes all reports of all replicas, and the entries that are there, and says what is wanted of each; what is Gone is said once entries
 // no longer have it. wait is how long that stays so if nothing changes; 0: for good.
-func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry) (all map[Name]Wanted, problems []Problem, wait time.Duration) {
+func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry) (all map[Name]Wanted, problems []Problem,
+	wait time.Duration) {
 	for _, e := range there {
 		if r.known[e.Name] == nil {
 			r.known[e.Name] = &known{account: e.Account, since: now}
@@ -109,7 +110,8 @@ func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Pr
 	for _, name := range slices.SortedFunc(maps.Keys(machines), compareNames) {
 		if m := machines[name]; m.Taken != "" {
 			lost[name] = true
-			problems = append(problems, Problem{*m, fmt.Sprintf("its address %s has become that of %s: there is no WorkloadEntry as long as that is so", m.Spec.GetAddress(), m.Taken)})
+			problems = append(problems, Problem{*m, fmt.Sprintf("its address %s has become that of %s: there is no WorkloadEntry as long as "+
+				"that is so", m.Spec.GetAddress(), m.Taken)})
 			delete(machines, name)
 		}
 	}
@@ -188,7 +190,8 @@ func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Pr
 		k := r.known[name]
 		switch {
 		case k != nil && k.account != m.Account:
-			problems = append(problems, Problem{*m, fmt.Sprintf("WorkloadEntry %s is of service account %q, and the machine of %q", name, k.account, m.Account)})
+			problems = append(problems, Problem{*m, fmt.Sprintf("WorkloadEntry %s is of service account %q, and the machine of %q", name,
+				k.account, m.Account)})
 			delete(machines, name)
 			continue
 		case m.Spec == nil:

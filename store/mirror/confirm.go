@@ -66,7 +66,8 @@ func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	var newest kv.Place
 	err := m.until(ctx, func(s *Snapshot) bool { newest = s.place; return !newest.Before(seen.Place) })
 	if err != nil {
-		return fmt.Errorf("%w: a client was served %v, and the newest here is %v. Was etcd restored from a backup? %w", ErrBehind, seen.Place, newest, err)
+		return fmt.Errorf("%w: a client was served %v, and the newest here is %v. Was etcd restored from a backup? %w", ErrBehind, seen.Place,
+			newest, err)
 	}
 	return nil
 }

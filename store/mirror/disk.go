@@ -280,7 +280,8 @@ func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 	case head.Revision <= 0:
 		err = fmt.Errorf("it is of revision %d", head.Revision)
 	case head.Saved.Sub(now) > maxSkew:
-		err = fmt.Errorf("it was saved %v from now: this machine's clock is behind, or was ahead then, so that its age is not known", head.Saved.Sub(now).Round(time.Second))
+		err = fmt.Errorf("it was saved %v from now: this machine's clock is behind, or was ahead then, so that its age is not known",
+			head.Saved.Sub(now).Round(time.Second))
 	case now.Sub(head.Saved) > d.MaxAge:
 		err = fmt.Errorf("it is %v old, at most %v are allowed", now.Sub(head.Saved).Round(time.Second), d.MaxAge)
 	}

@@ -46,7 +46,8 @@ var errStuck = errors.New("the watch does not bring what the store has")
 // one goes on where the last one ended. Its error is the context's alone: what is wrong with etcd is in Status.
 func (m *Mirror) Run(ctx context.Context) error {
 	if m.resume == nil {
-		m.resume = &follower{Mirror: m, status: m.Status(), fold: newFold(), patience: leastPatience, relist: firstRelist, lines: obs.NewSampled(m.cfg.Logger)}
+		m.resume = &follower{Mirror: m, status: m.Status(), fold: newFold(), patience: leastPatience, relist: firstRelist,
+			lines: obs.NewSampled(m.cfg.Logger)}
 		m.resume.fold.base.place = m.Status().Place
 	}
 	f := m.resume
@@ -249,7 +250,8 @@ func (f *follower) setStatus(edit func(*Status)) {
 	log, hooks := f.cfg.Logger, f.cfg.Hooks
 	if (was.Alarm == nil) != (now.Alarm == nil) {
 		if now.Alarm != nil {
-			log.Error("the store was replaced, or its state is older than what was read before: the last snapshot stays in use", slog.Any("error", now.Alarm))
+			log.Error("the store was replaced, or its state is older than what was read before: the last snapshot stays in use",
+				slog.Any("error", now.Alarm))
 		} else {
 			log.Warn("the alarm about the store is over")
 		}

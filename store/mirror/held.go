@@ -86,7 +86,8 @@ func (f *follower) logHeld(was, now []Held) {
 	}
 	for _, h := range now {
 		if !has(was, h.Kind) {
-			f.lines.Warn("the stored records of a kind are not those that the leader wrote: the last good ones are served, where there are any", cause(h),
+			f.lines.Warn("the stored records of a kind are not those that the leader wrote: the last good ones are served, where there are any",
+				cause(h),
 				obs.KeyKind, h.Kind, obs.KeySaid, h.Said, obs.KeyRecords, h.Stored)
 		}
 	}

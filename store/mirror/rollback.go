@@ -56,5 +56,6 @@ func (f *follower) wayOut() string {
 		return "The last good state is served. If this etcd is the right one, restart this process"
 	}
 	return fmt.Sprintf("The last good state is served until an ingester has compared what is stored with its configuration. "+
-		"Where none leads, or it does not end, and what is stored is right: stop the ingesters, navarchctl store adopt --over %v --yes", f.place())
+		"Where none leads, or it does not end, and what is stored is right: stop the ingesters, navarchctl store adopt --over %v --yes",
+		f.place())
 }

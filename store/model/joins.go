@@ -9,7 +9,8 @@ import (
 // neither resolution, selector nor exportTo (istio: pilot/pkg/model/sidecar.go, canMergeServices). Istio compares the labels of the
 // objects too, which no record has.
 func Joins(a, b *Service) bool {
-	return a.Key.Kind == KindServiceEntry && b.Key.Kind == KindServiceEntry && a.Key.Namespace == b.Key.Namespace && a.Key.Origin == b.Key.Origin &&
+	return a.Key.Kind == KindServiceEntry && b.Key.Kind == KindServiceEntry && a.Key.Namespace == b.Key.Namespace &&
+		a.Key.Origin == b.Key.Origin &&
 		a.Spec.GetResolution() == b.Spec.GetResolution() && maps.Equal(a.Spec.GetSelector(), b.Spec.GetSelector()) &&
 		slices.Equal(a.Spec.GetExportTo(), b.Spec.GetExportTo())
 }
@@ -19,5 +20,6 @@ func Joins(a, b *Service) bool {
 // (istio: pilot/pkg/model/destination_rule.go, mergeDestinationRule).
 func Merges(older, younger *DestinationRule) bool {
 	to, more := older.Spec.GetExportTo(), younger.Spec.GetExportTo()
-	return slices.Equal(to, more) || len(to) > 0 && !slices.ContainsFunc(to, func(namespace string) bool { return !slices.Contains(more, namespace) })
+	return slices.Equal(to, more) || len(to) > 0 && !slices.ContainsFunc(to,
+		func(namespace string) bool { return !slices.Contains(more, namespace) })
 }

@@ -103,8 +103,10 @@ type Member struct {
 
 // SameEndpoint says whether two endpoints are equal, as proto.Equal does, which takes ten times as long.
 func SameEndpoint(a, b *Endpoint) bool {
-	return a.GetAddress() == b.GetAddress() && a.GetHealth() == b.GetHealth() && a.GetNamespace() == b.GetNamespace() && a.GetServiceAccount() == b.GetServiceAccount() &&
-		a.GetWorkload() == b.GetWorkload() && a.GetNetwork() == b.GetNetwork() && a.GetCluster() == b.GetCluster() && a.GetLocality() == b.GetLocality() &&
+	return a.GetAddress() == b.GetAddress() && a.GetHealth() == b.GetHealth() && a.GetNamespace() == b.GetNamespace() &&
+		a.GetServiceAccount() == b.GetServiceAccount() &&
+		a.GetWorkload() == b.GetWorkload() && a.GetNetwork() == b.GetNetwork() && a.GetCluster() == b.GetCluster() &&
+		a.GetLocality() == b.GetLocality() &&
 		a.GetWeight() == b.GetWeight() && a.GetHostname() == b.GetHostname() && a.GetNode() == b.GetNode() && a.GetMtls() == b.GetMtls() &&
 		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetPorts(), b.GetPorts())
 }

@@ -33,7 +33,8 @@ func (r *report) names(obj *object.Object) {
 			case row == nil && of.section == fields.Annotations && istioName(name):
 				r.analysef(problem.UnknownAnnotation, problem.NoEffect, at, "Istio has no annotation of this name")
 			case of.section == fields.Annotations && len(annotated[name]) > 0 && !slices.Contains(annotated[name], obj.ID.Kind):
-				r.analysef(problem.MisplacedAnnotation, problem.NoEffect, at, "is read of a %s, and not of a %s", strings.Join(annotated[name], ", a "), obj.ID.Kind)
+				r.analysef(problem.MisplacedAnnotation, problem.NoEffect, at, "is read of a %s, and not of a %s",
+					strings.Join(annotated[name], ", a "), obj.ID.Kind)
 			}
 		}
 	}

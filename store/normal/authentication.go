@@ -108,7 +108,8 @@ func keyURL(text string) string {
 // ofCluster says whether a key set is at a Service, by its name.
 func (n *Normalizer) ofCluster(source KeySource) bool {
 	u, err := url.Parse(cmp.Or(source.URI, source.Issuer))
-	return err == nil && (strings.HasSuffix(u.Hostname(), ".svc") || strings.HasSuffix(strings.TrimSuffix(u.Hostname(), "."), ".svc."+n.Domain))
+	return err == nil && (strings.HasSuffix(u.Hostname(), ".svc") ||
+		strings.HasSuffix(strings.TrimSuffix(u.Hostname(), "."), ".svc."+n.Domain))
 }
 
 // fetched are the keys of a rule that states none, as they were fetched last; empty: there are none yet, or nobody says where.

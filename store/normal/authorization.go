@@ -17,7 +17,8 @@ import (
 // whenKeys are the keys of `when` that this version enforces, beside request.headers[name], request.auth.claims[name] and metadataKey
 // (https://istio.io/latest/docs/reference/config/security/conditions/).
 var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
-	"source.trustDomain", "destination.ip", "destination.port", "connection.sni", "request.auth.principal", "request.auth.audiences", "request.auth.presenter"}
+	"source.trustDomain", "destination.ip", "destination.port", "connection.sni", "request.auth.principal", "request.auth.audiences",
+	"request.auth.presenter"}
 
 // metadataKey is experimental.envoy.filters.a.b[c]: what another of Envoy's filters has found.
 var metadataKey = regexp.MustCompile(`^experimental\.envoy\.filters\.[^\[\]]+\[[^\]]+\]$`)
@@ -50,8 +51,10 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 
 // source checks the values of one source of a rule.
 func (r *report) source(at string, s *securityv1.Source) {
-	addresses := []list{{"ipBlocks", s.GetIpBlocks()}, {"notIpBlocks", s.GetNotIpBlocks()}, {"remoteIpBlocks", s.GetRemoteIpBlocks()}, {"notRemoteIpBlocks", s.GetNotRemoteIpBlocks()}}
-	identities := []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()}}
+	addresses := []list{{"ipBlocks", s.GetIpBlocks()}, {"notIpBlocks", s.GetNotIpBlocks()}, {"remoteIpBlocks", s.GetRemoteIpBlocks()},
+		{"notRemoteIpBlocks", s.GetNotRemoteIpBlocks()}}
+	identities := []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"trustDomains", s.GetTrustDomains()},
+		{"notTrustDomains", s.GetNotTrustDomains()}}
 	accounts := []list{{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}}
 	tokens := []list{{"requestPrincipals", s.GetRequestPrincipals()}, {"notRequestPrincipals", s.GetNotRequestPrincipals()}}
 	namespaces := []list{{"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()}}
@@ -85,7 +88,8 @@ func (r *report) condition(at string, c *securityv1.Condition) {
 	if key == "" || len(c.GetValues())+len(c.GetNotValues()) == 0 {
 		r.errorf(at, "wants a key, and values or notValues")
 	}
-	check := map[string]func(string) string{"source.ip": ipBlock, "remote.ip": ipBlock, "destination.ip": ipBlock, "destination.port": portNumber}[key]
+	check := map[string]func(string) string{"source.ip": ipBlock, "remote.ip": ipBlock, "destination.ip": ipBlock,
+		"destination.port": portNumber}[key]
 	if check != nil {
 		r.each(at+".values", c.GetValues(), check)
 		r.each(at+".notValues", c.GetNotValues(), check)
@@ -123,7 +127,8 @@ func (r *report) deny(rules []*securityv1.Rule) {
 			ports = ports || len(o.GetPorts())+len(o.GetNotPorts()) > 0
 		}
 		if http && !ports {
-			r.warnf(problem.NoEffect, fmt.Sprintf("spec.rules[%d]", i), "what it says of HTTP is without effect at ports of TCP: there it denies whatever the rest matches. State the ports that are meant")
+			r.warnf(problem.NoEffect, fmt.Sprintf("spec.rules[%d]", i),
+				"what it says of HTTP is without effect at ports of TCP: there it denies whatever the rest matches. State the ports that are meant")
 		}
 	}
 }
@@ -138,7 +143,8 @@ func (r *report) custom(p *securityv1.AuthorizationPolicy) {
 	for i, rule := range p.Rules {
 		for j, from := range rule.GetFrom() {
 			s := from.GetSource()
-			for _, of := range []list{{"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()}, {"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()},
+			for _, of := range []list{{"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()},
+				{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()},
 				{"requestPrincipals", s.GetRequestPrincipals()}, {"notRequestPrincipals", s.GetNotRequestPrincipals()}} {
 				if len(of.values) > 0 {
 					r.refusef(problem.Invalid, fmt.Sprintf("spec.rules[%d].from[%d].source.%s", i, j, of.field), not)
@@ -168,7 +174,8 @@ func (r *report) schemes(at string, all []list) {
 	for _, of := range all {
 		for i, v := range of.values {
 			if len(v) >= len(scheme) && strings.EqualFold(v[:len(scheme)], scheme) {
-				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q matches nobody: it is written without a scheme, %q", v, v[len(scheme):])
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q matches nobody: it is written without a scheme, %q", v,
+					v[len(scheme):])
 			}
 		}
 	}
@@ -183,7 +190,8 @@ func (r *report) stars(at string, all []list) {
 				rest = strings.TrimSuffix(v, "*")
 			}
 			if strings.Contains(rest, "*") && !model.IsPathTemplate(v) {
-				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q: * is a wildcard at the beginning or, without one there, at the end; this one stands for itself", v)
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i),
+					"%q: * is a wildcard at the beginning or, without one there, at the end; this one stands for itself", v)
 			}
 		}
 	}
@@ -194,7 +202,8 @@ func (r *report) noWildcards(at string, all []list) {
 	for _, of := range all {
 		for i, v := range of.values {
 			if strings.Contains(v, "*") {
-				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q: service accounts have no wildcards; this one stands for itself", v)
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i),
+					"%q: service accounts have no wildcards; this one stands for itself", v)
 			}
 		}
 	}

@@ -24,7 +24,8 @@ const automaticLabel = "networking.istio.io/enable-autoallocate-ip"
 // AutomaticID names the object that says which automatic addresses a ServiceEntry has. Its origin is no source of configuration: it comes
 // from the leader alone.
 func AutomaticID(namespace, name string) object.ID {
-	return object.ID{Origin: origin.New("", origin.Addresses), Group: "navarch.io", Kind: "AutomaticAddresses", Namespace: namespace, Name: name}
+	return object.ID{Origin: origin.New("", origin.Addresses), Group: "navarch.io", Kind: "AutomaticAddresses", Namespace: namespace,
+		Name: name}
 }
 
 // AutomaticAtID names whichever ServiceEntry has an automatic address, for Refs of what looks that up.
@@ -85,7 +86,8 @@ func EntryAddressesOf(obj *object.Object) (EntryAddresses, bool) {
 
 // automaticHosts are the hosts that are to have automatic addresses, sorted.
 func automaticHosts(obj *object.Object, entry *networkingv1.ServiceEntry) (hosts []string) {
-	if len(entry.Addresses) > 0 || entry.Resolution == networkingv1.ServiceEntry_NONE || strings.EqualFold(obj.Labels[automaticLabel], "false") {
+	if len(entry.Addresses) > 0 || entry.Resolution == networkingv1.ServiceEntry_NONE ||
+		strings.EqualFold(obj.Labels[automaticLabel], "false") {
 		return nil
 	}
 	for _, h := range entry.Hosts {
@@ -160,13 +162,15 @@ func (n *Normalizer) stated(r *report, obj *object.Object, entry *networkingv1.S
 		within := slices.ContainsFunc(n.Automatic, func(p netip.Prefix) bool { return p.Bits() <= network.Bits() && p.Contains(network.Addr()) })
 		switch {
 		case within && !network.IsSingleIP():
-			r.add(r.problem(problem.NotAllowed, problem.Error, field, "%s is left out: it is a part of the range of automatic addresses, of which single ones alone may be stated", text))
+			r.add(r.problem(problem.NotAllowed, problem.Error, field,
+				"%s is left out: it is a part of the range of automatic addresses, of which single ones alone may be stated", text))
 			continue
 		case within:
 			at := AutomaticAtID(network.Addr())
 			r.ref(at)
 			if of := ctx.AutomaticAt(at); of != (object.ID{}) && of != own {
-				r.add(r.problem(problem.NotAllowed, problem.Error, field, "%s is left out: it is the automatic address of a host of another ServiceEntry", text))
+				r.add(r.problem(problem.NotAllowed, problem.Error, field,
+					"%s is left out: it is the automatic address of a host of another ServiceEntry", text))
 				continue
 			}
 		}

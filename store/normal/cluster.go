@@ -26,7 +26,8 @@ func (n *Normalizer) misplaced(r *report, id object.ID) bool {
 	if id.Origin.Cluster() == "" || !n.configuration(id) {
 		return false
 	}
-	r.add(r.problem(problem.NotAllowed, problem.Error, "", "is of cluster %s and ignored: configuration comes from the config cluster (%s) alone", id.Origin.Cluster(), n.Cluster))
+	r.add(r.problem(problem.NotAllowed, problem.Error, "", "is of cluster %s and ignored: configuration comes from the config cluster "+
+		"(%s) alone", id.Origin.Cluster(), n.Cluster))
 	return true
 }
 

@@ -124,9 +124,11 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 }
 
 // wrappers are the messages that JSON writes as the value that they have.
-var wrappers = map[protoreflect.FullName]bool{"google.protobuf.BoolValue": true, "google.protobuf.StringValue": true, "google.protobuf.BytesValue": true,
-	"google.protobuf.Int32Value": true, "google.protobuf.Int64Value": true, "google.protobuf.UInt32Value": true, "google.protobuf.UInt64Value": true,
-	"google.protobuf.FloatValue": true, "google.protobuf.DoubleValue": true}
+var wrappers = map[protoreflect.FullName]bool{"google.protobuf.BoolValue": true, "google.protobuf.StringValue": true,
+	"google.protobuf.BytesValue": true,
+	"google.protobuf.Int32Value": true, "google.protobuf.Int64Value": true, "google.protobuf.UInt32Value": true,
+	"google.protobuf.UInt64Value": true,
+	"google.protobuf.FloatValue":  true, "google.protobuf.DoubleValue": true}
 
 // once is the fields of one message that are set: each once, and of a oneof one.
 type once map[protoreflect.FullName]string
@@ -199,7 +201,8 @@ func (r *report) walkValue(v any, path string, fd protoreflect.FieldDescriptor) 
 			r.errorf(path, "unknown value %q: want one of %s", name, enumNames(fd.Enum()))
 		} else if number, isNumber := v.(json.Number); !ok && !isNumber {
 			r.errorf(path, "must be one of %s, not %s", enumNames(fd.Enum()), describe(v))
-		} else if n, err := strconv.ParseInt(number.String(), 10, 32); isNumber && (err != nil || fd.Enum().Values().ByNumber(protoreflect.EnumNumber(n)) == nil) {
+		} else if n, err := strconv.ParseInt(number.String(), 10, 32); isNumber &&
+			(err != nil || fd.Enum().Values().ByNumber(protoreflect.EnumNumber(n)) == nil) {
 			r.errorf(path, "unknown value %s: want one of %s", number, enumNames(fd.Enum()))
 		}
 	default:
@@ -244,8 +247,10 @@ var (
 	int32s, uint32s = bounds{math.MinInt32, math.MaxInt32}, bounds{0, math.MaxUint32}
 	int64s, uint64s = bounds{math.MinInt64, math.MaxInt64}, bounds{0, math.MaxUint64}
 	integers        = map[protoreflect.Kind]bounds{
-		protoreflect.Int32Kind: int32s, protoreflect.Sint32Kind: int32s, protoreflect.Sfixed32Kind: int32s, protoreflect.Uint32Kind: uint32s, protoreflect.Fixed32Kind: uint32s,
-		protoreflect.Int64Kind: int64s, protoreflect.Sint64Kind: int64s, protoreflect.Sfixed64Kind: int64s, protoreflect.Uint64Kind: uint64s, protoreflect.Fixed64Kind: uint64s,
+		protoreflect.Int32Kind: int32s, protoreflect.Sint32Kind: int32s, protoreflect.Sfixed32Kind: int32s, protoreflect.Uint32Kind: uint32s,
+		protoreflect.Fixed32Kind: uint32s,
+		protoreflect.Int64Kind:   int64s, protoreflect.Sint64Kind: int64s, protoreflect.Sfixed64Kind: int64s, protoreflect.Uint64Kind: uint64s,
+		protoreflect.Fixed64Kind: uint64s,
 	}
 )
 

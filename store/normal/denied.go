@@ -54,6 +54,7 @@ func deniedRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []m
 	r.mesh = true
 	at := *obj
 	at.ID.Namespace = ctx.Mesh().GetRootNamespace()
-	p := &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_DENY, Rules: []*securityv1.Rule{{From: []*securityv1.Rule_From{{Source: source}}}}}
+	p := &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_DENY,
+		Rules: []*securityv1.Rule{{From: []*securityv1.Rule_From{{Source: source}}}}}
 	return r.policyRecord(model.KindAuthorizationPolicy, &at, &model.PolicySpec{MeshWide: true}, p)
 }

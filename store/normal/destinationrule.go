@@ -46,7 +46,8 @@ func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lo
 	}
 	r.selector("spec.workloadSelector.matchLabels", rule.WorkloadSelector.GetMatchLabels())
 	r.checkExportTo(rule.ExportTo, obj.ID.Namespace, false)
-	if others := func(ns string) bool { return ns != "." && ns != obj.ID.Namespace }; rule.WorkloadSelector != nil && slices.ContainsFunc(rule.ExportTo, others) {
+	if others := func(ns string) bool { return ns != "." && ns != obj.ID.Namespace }; rule.WorkloadSelector != nil &&
+		slices.ContainsFunc(rule.ExportTo, others) {
 		r.refusef(problem.NoEffect, "spec.exportTo", "a rule with a workloadSelector is for its own namespace alone")
 	}
 	rule.ExportTo = r.exportTo("spec.exportTo", rule.ExportTo, ctx.Mesh().GetDefaultDestinationRuleExportTo(), obj.ID.Namespace)
@@ -62,7 +63,8 @@ func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
 	if p == nil {
 		return
 	}
-	if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil && len(p.PortLevelSettings) == 0 && p.Tunnel == nil &&
+	if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil && len(p.PortLevelSettings) == 0 &&
+		p.Tunnel == nil &&
 		p.ProxyProtocol == nil && p.RetryBudget == nil {
 		r.refusef(problem.Required, at, "must have at least one field")
 	}
@@ -133,7 +135,8 @@ func checkHash(r *report, at string, h *networkingv1.LoadBalancerSettings_Consis
 		return
 	}
 	if h.HashKey == nil {
-		r.warnf(problem.NoEffect, at, "has none of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName: requests are spread at random")
+		r.warnf(problem.NoEffect, at, "has none of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName: requests are spread "+
+			"at random")
 	}
 	if c := h.GetHttpCookie(); c != nil {
 		if c.Name == "" {
@@ -182,7 +185,8 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 	} else if len(s.Distribute) > 0 && len(s.FailoverPriority) > 0 {
 		r.warnf(problem.NoEffect, at+".failoverPriority", "distribute stands beside it, and is what counts")
 	}
-	if topology := func(label string) bool { _, is := model.LocalityLabel("", label); return is }; len(s.Failover) > 0 && slices.ContainsFunc(s.FailoverPriority, topology) {
+	if topology := func(label string) bool { _, is := model.LocalityLabel("", label); return is }; len(s.Failover) > 0 &&
+		slices.ContainsFunc(s.FailoverPriority, topology) {
 		r.refusef(problem.Invalid, at+".failoverPriority", "labels of regions and zones do not go with failover")
 	}
 	from := make([]string, len(s.Distribute))
@@ -248,7 +252,8 @@ func checkFailover[F interface {
 		if f.GetFrom() == f.GetTo() {
 			r.errorf(fmt.Sprintf("%s.failover[%d]", at, i), "from and to are both %q", f.GetFrom())
 		} else if strings.ContainsAny(f.GetFrom()+f.GetTo(), "/*") {
-			r.refusef(problem.Invalid, fmt.Sprintf("%s.failover[%d]", at, i), "from %q to %q: want names of regions, which have neither zones nor wildcards", f.GetFrom(), f.GetTo())
+			r.refusef(problem.Invalid, fmt.Sprintf("%s.failover[%d]", at, i),
+				"from %q to %q: want names of regions, which have neither zones nor wildcards", f.GetFrom(), f.GetTo())
 		}
 	}
 }

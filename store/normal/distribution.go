@@ -38,7 +38,8 @@ func annotatedDistribution(r *report, obj *object.Object) (d model.Distribution,
 	text := obj.Annotations[DistributionAnnotation]
 	d, known := distributions[strings.ToLower(text)]
 	if text != "" && !known && !strings.EqualFold(text, "Any") {
-		r.warnf(problem.NoEffect, "metadata.annotations["+DistributionAnnotation+"]", "%q: want PreferClose, PreferSameZone or PreferSameNode", text)
+		r.warnf(problem.NoEffect, "metadata.annotations["+DistributionAnnotation+"]", "%q: want PreferClose, PreferSameZone or PreferSameNode",
+			text)
 	}
 	return d, text != ""
 }

@@ -56,7 +56,8 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 
 // What can be done to things that have no order, to those that have one, and to filters, which are known by their names.
 var (
-	merging   = []networkingv1.EnvoyFilter_Patch_Operation{networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}
+	merging = []networkingv1.EnvoyFilter_Patch_Operation{networkingv1.EnvoyFilter_Patch_MERGE,
+		networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}
 	unordered = append(slices.Clone(merging), networkingv1.EnvoyFilter_Patch_ADD, networkingv1.EnvoyFilter_Patch_REMOVE)
 	ordered   = append(slices.Clone(unordered), networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER,
 		networkingv1.EnvoyFilter_Patch_INSERT_FIRST)
@@ -98,7 +99,8 @@ func checkOperation(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfi
 		case op == networkingv1.EnvoyFilter_Patch_REMOVE:
 			analyzer = problem.EnvoyFilterUsesRemoveOperationIncorrectly
 		}
-		r.analysef(analyzer, problem.NoEffect, at+".patch.operation", "%v does nothing to %v, and the patch is ignored: want one of %v", op, p.ApplyTo, known)
+		r.analysef(analyzer, problem.NoEffect, at+".patch.operation", "%v does nothing to %v, and the patch is ignored: want one of %v", op,
+			p.ApplyTo, known)
 		return
 	}
 	if op != networkingv1.EnvoyFilter_Patch_REMOVE && op != networkingv1.EnvoyFilter_Patch_REPLACE {
@@ -131,7 +133,8 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 	}
 	want := ""
 	switch p.ApplyTo {
-	case networkingv1.EnvoyFilter_LISTENER_FILTER, networkingv1.EnvoyFilter_BOOTSTRAP, networkingv1.EnvoyFilter_EXTENSION_CONFIG: // Istio admits any match of these
+	case networkingv1.EnvoyFilter_LISTENER_FILTER, networkingv1.EnvoyFilter_BOOTSTRAP, networkingv1.EnvoyFilter_EXTENSION_CONFIG:
+		// Istio admits any match of these
 		if p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER || m.GetListener() == nil {
 			r.warnf(problem.NoEffect, at+".match", "applyTo %v is matched by no such thing: the patch applies as if none were stated", p.ApplyTo)
 		}
@@ -165,7 +168,8 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 var connectionManagers = []string{"envoy.filters.network.http_connection_manager", "envoy.http_connection_manager"}
 
 // checkFilterMatch holds that a filter is matched by its name, and one below it only where there is one (Istio: validateEnvoyFilter).
-func checkFilterMatch(r *report, at string, applyTo networkingv1.EnvoyFilter_ApplyTo, f *networkingv1.EnvoyFilter_ListenerMatch_FilterMatch) {
+func checkFilterMatch(r *report, at string, applyTo networkingv1.EnvoyFilter_ApplyTo,
+	f *networkingv1.EnvoyFilter_ListenerMatch_FilterMatch) {
 	switch sub := f.GetSubFilter(); {
 	case f.Name == "":
 		r.refusef(problem.Required, at+".name", "must not be empty")

@@ -27,7 +27,8 @@ func wasmPluginRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) [
 	if p.TargetRef != nil {
 		targets = append(targets[:len(targets):len(targets)], p.TargetRef)
 	}
-	e := &extensionsv1.TrafficExtension{Selector: p.Selector, TargetRefs: targets, Phase: extensionsv1.TrafficExtension_ExecutionPhase(p.Phase), Priority: p.Priority}
+	e := &extensionsv1.TrafficExtension{Selector: p.Selector, TargetRefs: targets,
+		Phase: extensionsv1.TrafficExtension_ExecutionPhase(p.Phase), Priority: p.Priority}
 	for _, m := range p.Match {
 		e.Match = append(e.Match, &extensionsv1.TrafficSelector{Mode: m.GetMode(), Ports: m.GetPorts()})
 	}
@@ -155,7 +156,8 @@ func (r *report) environment(at string, all []*extensionsv1.EnvVar) {
 			r.errorf(at+".value", "is %d characters long; %d at most", len(e.GetValue()), maxValue)
 		}
 		if strings.HasPrefix(e.GetName(), "ISTIO_META_WASM_") {
-			r.warnf(problem.NoEffect, at+".name", "%q is a name by which agents are told how to fetch the module: the module does not see it", e.GetName())
+			r.warnf(problem.NoEffect, at+".name", "%q is a name by which agents are told how to fetch the module: the module does not see it",
+				e.GetName())
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 // or a reader, might take them for configuration.
 var irrelevant = map[string]string{
 	"": "Binding Event LimitRange PersistentVolume PersistentVolumeClaim PodTemplate ReplicationController ResourceQuota",
-	"admissionregistration.k8s.io": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration ValidatingAdmissionPolicy " +
+	"admissionregistration.k8s.io": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration " +
+		"ValidatingAdmissionPolicy " +
 		"ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
 	"apiextensions.k8s.io":         "CustomResourceDefinition",
 	"apiregistration.k8s.io":       "APIService",

@@ -209,7 +209,8 @@ func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_Certificat
 		r.warnf(problem.Invalid, path+".pem", "has no certificate, or not certificates alone: it is left out")
 	}
 	if len(ca.GetCertSigners()) > 0 && !signers {
-		r.warnf(problem.NoEffect, path+".certSigners", "no signers of Kubernetes sign for workloads here (EXTERNAL_CA): agents are told of the certificate all the same")
+		r.warnf(problem.NoEffect, path+".certSigners", "no signers of Kubernetes sign for workloads here (EXTERNAL_CA): agents are told of "+
+			"the certificate all the same")
 	}
 }
 

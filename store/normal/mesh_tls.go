@@ -12,8 +12,10 @@ import (
 
 // serverCiphers are the cipher suites that Istio knows (the comment of ServerTLSSettings.cipher_suites). Envoy refuses a listener or a cluster that names what it
 // does not know.
-var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
-	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
+var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384",
+	"ECDHE-RSA-AES256-GCM-SHA384",
+	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA",
+	"ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
 	"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA"}
 
 // clientCiphers are those that tlsDefaults may name for clients. Istio's control plane sends what stands there as it is, so the two that Envoy 1.40 takes beside
@@ -21,7 +23,8 @@ var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-
 var clientCiphers = append(slices.Clone(serverCiphers), "ECDHE-ECDSA-AES128-SHA256", "ECDHE-RSA-AES128-SHA256")
 
 // ecdhCurves are the curves that Envoy takes, each with its other name. Istio takes P-224 and a hybrid with Kyber besides, which Envoy 1.40 refuses.
-var ecdhCurves = map[string]string{"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1", "X25519": "x25519", "X25519MLKEM768": ""}
+var ecdhCurves = map[string]string{"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1", "X25519": "x25519",
+	"X25519MLKEM768": ""}
 
 // checkMeshTLS checks what the mesh says of TLS as Istio's validation of MeshConfig does (pkg/config/validation/agent, ValidateMeshTLSConfig and
 // ValidateMeshTLSDefaults): what is not known is named and left out, so that no proxy refuses all of its clusters because of it.

@@ -213,7 +213,8 @@ func (r *report) selector(path string, labels map[string]string) {
 		case strings.Contains(key+value, "*"):
 			r.errorf(path, "label %s=%q: wildcards are not supported", key, value)
 		case len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0:
-			r.analysef(problem.NoMatchingWorkloadsFound, problem.NoEffect, path, "no workload can have the label %s=%q: nothing is selected", key, value)
+			r.analysef(problem.NoMatchingWorkloadsFound, problem.NoEffect, path, "no workload can have the label %s=%q: nothing is selected", key,
+				value)
 		}
 	}
 }

@@ -98,7 +98,8 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 	case g.GetAddress() == "" && g.GetRegistryServiceName() == "":
 		r.requiredf(at, "want address or registryServiceName")
 	case g.GetRegistryServiceName() != "" && !cluster:
-		r.warnf(problem.NoEffect, at+".registryServiceName", "no endpoints of the network are fromRegistry: the Service is looked for in no cluster")
+		r.warnf(problem.NoEffect, at+".registryServiceName", "no endpoints of the network are fromRegistry: the Service is looked for in "+
+			"no cluster")
 	case g.GetAddress() != "" && !isIP(g.GetAddress()):
 		n.checkGatewayName(r, at+".address", g.GetAddress())
 	}
@@ -109,7 +110,8 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 
 // MeshGateways is the record of the gateways that the mesh's networks have by address, nil: there are none; and the names among these addresses,
 // which were looked up. Errors are those of model.New.
-func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record, refs []object.ID, err error) {
+func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record,
+	refs []object.ID, err error) {
 	spec := &model.NetworkGatewaysSpec{}
 	for name, network := range networks.GetNetworks() {
 		for _, g := range network.GetGateways() {
@@ -152,7 +154,8 @@ func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.
 			g.Port = nodePort(svc, g.Port)
 		}
 		for _, address := range addresses {
-			spec.Gateways = append(spec.Gateways, &model.NetworkGateway{Network: g.Network, Cluster: n.clusterOf(obj.ID), Address: address, Port: g.Port})
+			spec.Gateways = append(spec.Gateways, &model.NetworkGateway{Network: g.Network, Cluster: n.clusterOf(obj.ID), Address: address,
+				Port: g.Port})
 		}
 	}
 	if spec.Gateways = sortGateways(spec.Gateways); len(spec.Gateways) == 0 {
@@ -245,7 +248,8 @@ func nodePort(svc *corev1.Service, port uint32) uint32 {
 // sortGateways sorts gateways, and leaves each once.
 func sortGateways(in []*model.NetworkGateway) []*model.NetworkGateway {
 	compare := func(a, b *model.NetworkGateway) int {
-		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address),
+			cmp.Compare(a.Port, b.Port))
 	}
 	slices.SortFunc(in, compare)
 	return slices.CompactFunc(in, func(a, b *model.NetworkGateway) bool { return compare(a, b) == 0 })

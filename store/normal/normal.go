@@ -36,7 +36,8 @@ type Options struct {
 	Network         string // of endpoints that nothing else gives a network; usually empty
 	Revision        string // mesh configuration is read from ConfigMap istio-<Revision>; empty: istio
 	SystemNamespace string // where that ConfigMap lives; default istio-system
-	Signers         bool   // signers of Kubernetes sign for workloads, and are known by the certificates that name them (caCertificates, certSigners)
+	// signers of Kubernetes sign for workloads, and are known by the certificates that name them (caCertificates, certSigners)
+	Signers bool
 	// Automatic: hosts of ServiceEntries that state no address have automatic ones, of these ranges (PILOT_ENABLE_IP_AUTOALLOCATE); empty: they have none.
 	Automatic []netip.Prefix
 	// KeysOfCluster: keys of RequestAuthentications are fetched from Services and Pods of the clusters, too (--jwks-cluster).
@@ -322,7 +323,8 @@ func (r *report) result(records []model.Record) Result {
 	if r.spoiled {
 		records, r.private = nil, nil
 	}
-	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refused: r.refused, Refs: r.refs, UsesMesh: r.mesh, Private: r.private}
+	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refused: r.refused, Refs: r.refs, UsesMesh: r.mesh,
+		Private: r.private}
 }
 
 // unacted reports a field that is set and not acted on.
@@ -347,5 +349,6 @@ func (r *report) record(kind model.Kind, obj *object.Object, name string, body p
 // CompareProblems orders problems by object, then field, then message.
 func CompareProblems(a, b object.Problem) int {
 	return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),
-		cmp.Compare(a.ID.Group, b.ID.Group), a.ID.Origin.Compare(b.ID.Origin), cmp.Compare(a.Location, b.Location), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+		cmp.Compare(a.ID.Group, b.ID.Group), a.ID.Origin.Compare(b.ID.Origin), cmp.Compare(a.Location, b.Location),
+		cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 }

@@ -88,7 +88,8 @@ func targeted(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetRefer
 
 // attachable are the groups and kinds that a policy may be for (PolicyTargetReference in istio.io/api; istio: pkg/config/validation,
 // validatePolicyTargetReference).
-var attachable = []string{"gateway.networking.k8s.io/Gateway", "gateway.networking.k8s.io/GatewayClass", "/Service", "core/Service", "networking.istio.io/ServiceEntry"}
+var attachable = []string{"gateway.networking.k8s.io/Gateway", "gateway.networking.k8s.io/GatewayClass", "/Service", "core/Service",
+	"networking.istio.io/ServiceEntry"}
 
 // targetRefs refuses what Istio's webhook refuses of whom an object is for: more than one of selector, targetRef and targetRefs, and what no object of that kind
 // can be for.
@@ -184,7 +185,8 @@ func (r *report) dryRun(obj *object.Object, action securityv1.AuthorizationPolic
 	case has && err != nil:
 		r.refusef(problem.Invalid, at, "%q is neither true nor false: the policy is enforced", stated)
 	case has && action == securityv1.AuthorizationPolicy_CUSTOM:
-		r.refusef(problem.NotSupported, at, "is for the actions ALLOW and DENY: the provider of a dry run is not asked, and what the rules match is counted")
+		r.refusef(problem.NotSupported, at, "is for the actions ALLOW and DENY: the provider of a dry run is not asked, and what the rules "+
+			"match is counted")
 	case has && action == securityv1.AuthorizationPolicy_AUDIT:
 		r.refusef(problem.NoEffect, at, "is for the actions ALLOW and DENY: AUDIT refuses nothing")
 	}

@@ -73,7 +73,8 @@ func (r *report) httpAuthorizer(at string, http *meshv1.MeshConfig_ExtensionProv
 			r.errorf(at+".pathPrefix", "%q is no path: want /...", prefix)
 		}
 	}
-	for _, of := range []list{{"includeRequestHeadersInCheck", http.GetIncludeRequestHeadersInCheck()}, {"includeHeadersInCheck", http.GetIncludeHeadersInCheck()},
+	for _, of := range []list{{"includeRequestHeadersInCheck", http.GetIncludeRequestHeadersInCheck()},
+		{"includeHeadersInCheck", http.GetIncludeHeadersInCheck()},
 		{"headersToUpstreamOnAllow", http.GetHeadersToUpstreamOnAllow()}, {"headersToDownstreamOnDeny", http.GetHeadersToDownstreamOnDeny()},
 		{"headersToDownstreamOnAllow", http.GetHeadersToDownstreamOnAllow()}} {
 		for j, header := range of.values {
@@ -106,7 +107,8 @@ func (r *report) answer(at string, of interface {
 // answered says whether a code is one of envoy.type.v3.StatusCode.
 func answered(code int) bool {
 	switch {
-	case code >= 200 && code <= 208, code >= 300 && code <= 305, code >= 400 && code <= 417, code >= 421 && code <= 424, code >= 500 && code <= 508:
+	case code >= 200 && code <= 208, code >= 300 && code <= 305, code >= 400 && code <= 417, code >= 421 && code <= 424, code >= 500 &&
+		code <= 508:
 		return true
 	}
 	switch code {

@@ -61,7 +61,8 @@ func (n *Normalizer) checkGatewayName(r *report, field, name string) bool {
 	case wrong != "":
 		r.warnf(problem.Invalid, field, "%q %s: the gateway is not used at this address", name, wrong)
 	case !n.ResolveGateways:
-		r.warnf(problem.NotSupported, field, "%q is no IP address, and names of gateways are not resolved (RESOLVE_HOSTNAME_GATEWAYS): the gateway is not used at this address", name)
+		r.warnf(problem.NotSupported, field, "%q is no IP address, and names of gateways are not resolved (RESOLVE_HOSTNAME_GATEWAYS): the "+
+			"gateway is not used at this address", name)
 	default:
 		return true
 	}

@@ -111,7 +111,8 @@ func machineHealth(r *report, obj *object.Object) bool {
 			continue
 		}
 		if c.Status != "True" && c.Status != "False" && c.Status != "Unknown" {
-			r.warnf(problem.Invalid, fmt.Sprintf("status.conditions[%d].status", i), "%q is not True, False or Unknown: the workload counts as unhealthy", c.Status)
+			r.warnf(problem.Invalid, fmt.Sprintf("status.conditions[%d].status", i),
+				"%q is not True, False or Unknown: the workload counts as unhealthy", c.Status)
 		}
 		return c.Status == "True"
 	}

@@ -75,7 +75,8 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		NodeLocal:       svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 	}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP { // of kube-proxy's; Istio's control plane does not read it either
-		r.warnf(problem.NoEffect, "spec.sessionAffinity", "ClientIP does not hold for clients with a sidecar, as with Istio: consistentHash of a DestinationRule (useSourceIp) keeps a client to an endpoint")
+		r.warnf(problem.NoEffect, "spec.sessionAffinity", "ClientIP does not hold for clients with a sidecar, as with Istio: consistentHash "+
+			"of a DestinationRule (useSourceIp) keeps a client to an endpoint")
 	}
 	stated := []string{}
 	if a, ok := obj.Annotations[exportToAnnotation]; ok && strings.TrimSpace(a) != "" {

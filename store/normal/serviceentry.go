@@ -22,10 +22,11 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	n.addressesNeeded(r, obj, entry)
 	r.checkExportTo(entry.ExportTo, obj.ID.Namespace, true)
 	spec := &model.ServiceSpec{
-		Ports:           serviceEntryPorts(r, entry),
-		Addresses:       n.stated(r, obj, entry, ctx),
-		Selector:        entry.WorkloadSelector.GetLabels(),
-		ExportTo:        visible(capped(r, obj, r.exportTo("spec.exportTo", entry.ExportTo, ctx.Mesh().GetDefaultServiceExportTo(), obj.ID.Namespace), ctx)),
+		Ports:     serviceEntryPorts(r, entry),
+		Addresses: n.stated(r, obj, entry, ctx),
+		Selector:  entry.WorkloadSelector.GetLabels(),
+		ExportTo: visible(capped(r, obj, r.exportTo("spec.exportTo", entry.ExportTo, ctx.Mesh().GetDefaultServiceExportTo(),
+			obj.ID.Namespace), ctx)),
 		External:        entry.Location == networkingv1.ServiceEntry_MESH_EXTERNAL,
 		SubjectAltNames: sortedSet(entry.SubjectAltNames),
 		Distribution:    distribution(r, "", obj, ctx),
@@ -74,7 +75,8 @@ func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *netwo
 
 // inlineEndpoints is the Endpoints records of a ServiceEntry: one for all its hosts, or, where the hosts themselves are
 // to be resolved, one for each host.
-func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, spec *model.ServiceSpec, ctx Lookup) []model.Record {
+func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, spec *model.ServiceSpec,
+	ctx Lookup) []model.Record {
 	byName := model.ServiceEntryPrefix + obj.ID.Name
 	dns := spec.Resolution == model.Resolution_RESOLUTION_DNS || spec.Resolution == model.Resolution_RESOLUTION_DNS_ROUND_ROBIN
 	switch {
@@ -108,7 +110,8 @@ func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry)
 	tls, stated := e.Labels["security.istio.io/tlsMode"]
 	return &model.Endpoint{
 		Address: e.Address, Labels: e.Labels, Namespace: of.Namespace, ServiceAccount: e.ServiceAccount, Cluster: n.clusterOf(of),
-		Network: cmp.Or(e.Network, e.Labels[model.NetworkLabel]), Locality: cmp.Or(e.Locality, model.StatedLocality(e.Labels)), Weight: e.Weight, Ports: e.Ports,
+		Network: cmp.Or(e.Network, e.Labels[model.NetworkLabel]), Locality: cmp.Or(e.Locality, model.StatedLocality(e.Labels)),
+		Weight: e.Weight, Ports: e.Ports,
 		// As istiod: a stated mode, else whoever has an identity speaks mTLS.
 		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
 	}
@@ -177,7 +180,8 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 	for i, a := range entry.Addresses {
 		if wrong := addressOrPrefix(a); wrong != "" {
 			r.errorf(fmt.Sprintf("spec.addresses[%d]", i), "%q %s", a, wrong)
-		} else if strings.Contains(a, "/") && entry.Resolution != networkingv1.ServiceEntry_NONE && entry.Resolution != networkingv1.ServiceEntry_STATIC {
+		} else if strings.Contains(a, "/") && entry.Resolution != networkingv1.ServiceEntry_NONE &&
+			entry.Resolution != networkingv1.ServiceEntry_STATIC {
 			r.refusef(problem.Invalid, fmt.Sprintf("spec.addresses[%d]", i), "%q: CIDR blocks go with resolution NONE or STATIC", a)
 		}
 	}
@@ -195,7 +199,8 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 			r.warnf(problem.NoEffect, "spec.workloadSelector.labels", "none: it picks no workload, and nothing can be reached")
 		}
 		if entry.Resolution == networkingv1.ServiceEntry_NONE {
-			r.warnf(problem.NoEffect, "spec.workloadSelector", "with resolution NONE no endpoints are used, and requests go where they were sent: want STATIC or DNS")
+			r.warnf(problem.NoEffect, "spec.workloadSelector", "with resolution NONE no endpoints are used, and requests go where they were "+
+				"sent: want STATIC or DNS")
 		}
 		if entry.Resolution == networkingv1.ServiceEntry_DNS_ROUND_ROBIN {
 			r.unsupportedf("spec.workloadSelector", "selected workloads are not resolved: want resolution STATIC, not %v", entry.Resolution)
@@ -205,7 +210,8 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 		r.errorf("spec.endpoints", "with resolution NONE no endpoints are used: want STATIC or DNS")
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS && len(entry.Endpoints) > 0 {
-		r.refusef(problem.Invalid, "spec.endpoints", "with resolution DYNAMIC_DNS no endpoints are used: the names that clients ask for are resolved")
+		r.refusef(problem.Invalid, "spec.endpoints", "with resolution DYNAMIC_DNS no endpoints are used: the names that clients ask for "+
+			"are resolved")
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_STATIC && len(entry.Endpoints) == 0 && entry.WorkloadSelector == nil {
 		r.warnf(problem.NoEffect, "spec.endpoints", "none: with resolution STATIC nothing can be reached")

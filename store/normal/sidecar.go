@@ -64,7 +64,8 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 			r.refusef(problem.NoEffect, "spec.outboundTrafficPolicy.egressProxy", "goes with mode ALLOW_ANY, not %v", mode)
 		}
 		if p.Port == nil {
-			r.refusef(problem.Required, "spec.outboundTrafficPolicy.egressProxy.port", "must be stated: without it connections to unknown destinations are closed")
+			r.refusef(problem.Required, "spec.outboundTrafficPolicy.egressProxy.port",
+				"must be stated: without it connections to unknown destinations are closed")
 		}
 		p.Host = n.fqdn(p.Host, obj.ID.Namespace)
 	}
@@ -111,7 +112,8 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	case host != "*" && !strings.Contains(host, ".") && name == "*":
 		r.refusef(problem.NoEffect, at, "%q is no fully qualified host and matches nothing", host)
 	case host != "*" && !strings.Contains(host, "."):
-		r.refusef(problem.Invalid, at, "host %q is no fully qualified one: want %s", host, n.fqdn(host, cmp.Or(strings.Trim(name, "."), namespace)))
+		r.refusef(problem.Invalid, at, "host %q is no fully qualified one: want %s", host,
+			n.fqdn(host, cmp.Or(strings.Trim(name, "."), namespace)))
 	case strings.HasPrefix(host, "*-"):
 		r.refusef(problem.Invalid, at, "host %q: a wildcard is a whole label", host)
 	default:

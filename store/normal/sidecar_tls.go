@@ -69,7 +69,8 @@ func checkServerVersions(r *report, at string, tls *networkingv1.ServerTLSSettin
 	if tls.MaxProtocolVersion != networkingv1.ServerTLSSettings_TLS_AUTO && tls.MinProtocolVersion > tls.MaxProtocolVersion {
 		r.errorf(at+".minProtocolVersion", "%v is above maxProtocolVersion %v", tls.MinProtocolVersion, tls.MaxProtocolVersion)
 	}
-	if old := tls.MinProtocolVersion; (old == networkingv1.ServerTLSSettings_TLSV1_0 || old == networkingv1.ServerTLSSettings_TLSV1_1) && len(tls.CipherSuites) == 0 {
+	if old := tls.MinProtocolVersion; (old == networkingv1.ServerTLSSettings_TLSV1_0 || old == networkingv1.ServerTLSSettings_TLSV1_1) &&
+		len(tls.CipherSuites) == 0 {
 		r.warnf(problem.Required, at+".cipherSuites", "versions of TLS below TLSV1_2 want cipher suites that are not among Envoy's own")
 	}
 	tls.CipherSuites = knownCiphers(r, at+".cipherSuites", tls.CipherSuites, serverCiphers)

@@ -33,9 +33,11 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 		at := fmt.Sprintf("spec.accessLogging[%d]", i)
 		checkAccessLogging(r, at, one, ctx.Mesh())
 		// Others may have the providers of those that are above them.
-		if top := t.Selector == nil && obj.ID.Namespace == ctx.Mesh().GetRootNamespace(); top && i == 0 && len(one.Providers) == 0 && !one.GetDisabled().GetValue() &&
+		if top := t.Selector == nil && obj.ID.Namespace == ctx.Mesh().GetRootNamespace(); top && i == 0 && len(one.Providers) == 0 &&
+			!one.GetDisabled().GetValue() &&
 			len(ctx.Mesh().GetDefaultProviders().GetAccessLogging()) == 0 && ctx.Mesh().GetAccessLogFile() == "" {
-			r.analysef(problem.InvalidTelemetryProvider, problem.NoEffect, at, "names no provider, and meshConfig neither has defaultProviders.accessLogging nor accessLogFile")
+			r.analysef(problem.InvalidTelemetryProvider, problem.NoEffect, at,
+				"names no provider, and meshConfig neither has defaultProviders.accessLogging nor accessLogFile")
 		}
 	}
 	for i, one := range t.Metrics {
@@ -154,7 +156,8 @@ func checkDefaultProviders(r *report, mesh *meshv1.MeshConfig) {
 	}{{"tracing", defaults.GetTracing()}, {"metrics", defaults.GetMetrics()}, {"accessLogging", defaults.GetAccessLogging()}} {
 		for i, name := range of.names {
 			if !hasProvider(mesh, name) {
-				r.analysef(problem.ReferencedResourceNotFound, problem.NotFound, fmt.Sprintf("data.mesh.defaultProviders.%s[%d]", of.field, i), "no provider of extensionProviders is called %q", name)
+				r.analysef(problem.ReferencedResourceNotFound, problem.NotFound, fmt.Sprintf("data.mesh.defaultProviders.%s[%d]", of.field, i),
+					"no provider of extensionProviders is called %q", name)
 			}
 		}
 	}
@@ -169,7 +172,8 @@ func checkTracer(r *report, at string, p *meshv1.MeshConfig_ExtensionProvider) {
 	api := otel.GetDynatraceSampler().GetHttpService()
 	exportHeaders(r, at+".opentelemetry.dynatraceSampler.httpService.http.headers", api.GetHttp().GetHeaders())
 	if otel.GetDynatraceSampler() != nil && api == nil && otel.GetHttp() == nil {
-		r.warnf(problem.Required, at+".opentelemetry.dynatraceSampler.httpService", "must be stated where spans are sent by gRPC: no spans are sent")
+		r.warnf(problem.Required, at+".opentelemetry.dynatraceSampler.httpService",
+			"must be stated where spans are sent by gRPC: no spans are sent")
 	}
 }
 

@@ -91,7 +91,8 @@ func unused[M matching](r *report, at string, matches []M, earlier []covering[M]
 			first = earlier[i].rule
 		}
 		if earlier[i].match != everything {
-			r.analysef(problem.VirtualServiceIneffectiveMatch, problem.NoEffect, fmt.Sprintf("%s.match[%d]", at, j), "never used: rule %d before it matches all of that", earlier[i].rule)
+			r.analysef(problem.VirtualServiceIneffectiveMatch, problem.NoEffect, fmt.Sprintf("%s.match[%d]", at, j),
+				"never used: rule %d before it matches all of that", earlier[i].rule)
 		}
 	}
 	switch {
@@ -99,7 +100,8 @@ func unused[M matching](r *report, at string, matches []M, earlier []covering[M]
 	case earlier[len(earlier)-1].match == everything && earlier[len(earlier)-1].rule == first:
 		r.analysef(problem.VirtualServiceUnreachableRule, problem.NoEffect, at, "never used: rule %d before it matches everything", first)
 	default:
-		r.analysef(problem.VirtualServiceUnreachableRule, problem.NoEffect, at, "never used: rules before it match all that it matches, rule %d is one of them", first)
+		r.analysef(problem.VirtualServiceUnreachableRule, problem.NoEffect, at,
+			"never used: rules before it match all that it matches, rule %d is one of them", first)
 	}
 }
 
@@ -118,8 +120,10 @@ func httpCovers(a, b *networkingv1.HTTPMatchRequest) bool {
 			return false
 		}
 	}
-	return (every(a.GetUri()) || textCovers(a.GetUri(), b.GetUri())) && textCovers(a.GetScheme(), b.GetScheme()) && textCovers(a.GetMethod(), b.GetMethod()) &&
-		textCovers(a.GetAuthority(), b.GetAuthority()) && textsCover(a.GetHeaders(), b.GetHeaders()) && textsCover(a.GetQueryParams(), b.GetQueryParams()) &&
+	return (every(a.GetUri()) || textCovers(a.GetUri(), b.GetUri())) && textCovers(a.GetScheme(), b.GetScheme()) &&
+		textCovers(a.GetMethod(), b.GetMethod()) &&
+		textCovers(a.GetAuthority(), b.GetAuthority()) && textsCover(a.GetHeaders(), b.GetHeaders()) &&
+		textsCover(a.GetQueryParams(), b.GetQueryParams()) &&
 		withoutCovers(a.GetWithoutHeaders(), b.GetWithoutHeaders())
 }
 
@@ -154,7 +158,8 @@ func textCovers(a, b *networkingv1.StringMatch) bool {
 		return true
 	}
 	prefix, is := a.GetMatchType().(*networkingv1.StringMatch_Prefix)
-	return is && (b.GetExact() != "" && strings.HasPrefix(b.GetExact(), prefix.Prefix) || b.GetPrefix() != "" && strings.HasPrefix(b.GetPrefix(), prefix.Prefix))
+	return is && (b.GetExact() != "" && strings.HasPrefix(b.GetExact(), prefix.Prefix) || b.GetPrefix() != "" &&
+		strings.HasPrefix(b.GetPrefix(), prefix.Prefix))
 }
 
 func unsaid(m *networkingv1.StringMatch) bool { return m.GetMatchType() == nil }

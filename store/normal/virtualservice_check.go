@@ -141,7 +141,8 @@ func checkGateways(r *report, path string, names []string) {
 
 func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bool) {
 	var actions []string
-	for name, has := range map[string]bool{"route": len(h.Route) > 0, "redirect": h.Redirect != nil, "directResponse": h.DirectResponse != nil} {
+	for name, has := range map[string]bool{"route": len(h.Route) > 0, "redirect": h.Redirect != nil,
+		"directResponse": h.DirectResponse != nil} {
 		if has {
 			actions = append(actions, name)
 		}

@@ -38,7 +38,8 @@ func (p *Pod) Equal(o *Pod) bool {
 		return p == o
 	}
 	return p.UID == o.UID && p.Node == o.Node && p.ServiceAccount == o.ServiceAccount && p.Workload == o.Workload &&
-		p.NotReady == o.NotReady && p.Address == o.Address && p.Terminating == o.Terminating && p.Ended == o.Ended && slices.Equal(p.More, o.More) && maps.Equal(p.Labels, o.Labels)
+		p.NotReady == o.NotReady && p.Address == o.Address && p.Terminating == o.Terminating && p.Ended == o.Ended &&
+		slices.Equal(p.More, o.More) && maps.Equal(p.Labels, o.Labels)
 }
 
 // Node is what endpoints, and gateways at node ports, take from a Node.
@@ -126,7 +127,8 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 		r.errorf("", "%v", err)
 		return nil, r.problems
 	}
-	pod := &Pod{UID: obj.UID, Labels: obj.Labels, Node: intern.Text(whole.Spec.NodeName), ServiceAccount: intern.Text(whole.Spec.ServiceAccountName), Address: whole.Status.PodIP,
+	pod := &Pod{UID: obj.UID, Labels: obj.Labels, Node: intern.Text(whole.Spec.NodeName),
+		ServiceAccount: intern.Text(whole.Spec.ServiceAccountName), Address: whole.Status.PodIP,
 		Terminating: whole.Metadata.DeletionTimestamp != nil, Ended: whole.Status.Phase == "Succeeded" || whole.Status.Phase == "Failed"}
 	if pod.ServiceAccount == "" {
 		pod.ServiceAccount = "default"

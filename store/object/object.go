@@ -22,8 +22,10 @@ const (
 	Put    Op = iota + 1 // the object exists and has this content
 	Delete               // the object is gone; only its ID counts
 	Broken               // the object exists and cannot be read: Problem says why; what was good before stands
-	Synced               // no object: everything that existed when the source started (or was re-read) has been emitted; ID has the source's origin, of files none
-	Forget               // no object: what the source of the ID's origin emitted does not count any more, until it has emitted everything again and Synced
+	// no object: everything that existed when the source started (or was re-read) has been emitted; ID has the source's origin, of files none
+	Synced
+	// no object: what the source of the ID's origin emitted does not count any more, until it has emitted everything again and Synced
+	Forget
 )
 
 // ID names an object as its API does, and says where it is. Group is empty for the core API; the version is left out, since one
@@ -133,7 +135,8 @@ type Event struct {
 	Location string
 	Problem  string // for Broken
 	Why      Why    // for Delete
-	Kinds    []ID   // for Synced of a Kubernetes cluster: Group and Kind of what was listed in full, sorted; of other sources nil, and everything was
+	// for Synced of a Kubernetes cluster: Group and Kind of what was listed in full, sorted; of other sources nil, and everything was
+	Kinds []ID
 }
 
 // Reference is that an object makes workloads use another one.

@@ -139,7 +139,8 @@ func (h scoped) WithGroup(name string) slog.Handler {
 }
 
 // levelWords maps levels to Istio's words.
-var levelWords = map[slog.Level]string{slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelWarn: "warn", slog.LevelError: "error", fatal: "fatal", none: "none"}
+var levelWords = map[slog.Level]string{slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelWarn: "warn", slog.LevelError: "error",
+	fatal: "fatal", none: "none"}
 
 const (
 	fatal = slog.LevelError + 4

@@ -45,7 +45,8 @@ func Before() (dir string, err error) {
 		return "", fmt.Errorf("programs for tests: %w: %s", err, out)
 	}
 	// With the flags of all other builds: modules that both versions use are not compiled once more.
-	out, err := run(source, "go", "build", "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+commit, "-o", dir+"/", "./cmd/navarchd", "./cmd/navarch-agent")
+	out, err := run(source, "go", "build", "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+commit, "-o", dir+"/",
+		"./cmd/navarchd", "./cmd/navarch-agent")
 	if err != nil {
 		return "", fmt.Errorf("programs for tests: version %s: %w\n%s", commit, err, out)
 	}

@@ -112,7 +112,8 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 	if err = errors.Join(err, os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", fmt.Errorf("programs for tests: %w", err)
 	}
-	return dir, compile(dir, asMade, "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay, module+"cmd/"+program)
+	return dir, compile(dir, asMade, "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay,
+		module+"cmd/"+program)
 }
 
 // build makes out/programs/<kind>.

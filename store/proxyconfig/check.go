@@ -48,7 +48,8 @@ func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
 		name string
 		at   **durationpb.Duration
 	}{
-		{"httpIdleTimeout", &s.HttpIdleTimeout}, {"httpMaxConnectionDuration", &s.HttpMaxConnectionDuration}, {"httpDrainTimeout", &s.HttpDrainTimeout},
+		{"httpIdleTimeout", &s.HttpIdleTimeout}, {"httpMaxConnectionDuration", &s.HttpMaxConnectionDuration},
+		{"httpDrainTimeout", &s.HttpDrainTimeout},
 		{"httpRequestTimeout", &s.HttpRequestTimeout}, {"httpRequestHeadersTimeout", &s.HttpRequestHeadersTimeout},
 		{"httpStreamIdleTimeout", &s.HttpStreamIdleTimeout}, {"httpMaxStreamDuration", &s.HttpMaxStreamDuration},
 	} {
@@ -93,7 +94,8 @@ func (r *reading) tracing(t *meshv1.Tracing) {
 			}
 		}
 		if name == "" || value == "" {
-			r.fault(fmt.Sprintf("tracing.customTags[%s]", name), "a tag has a name, and a literal, the name of an environment variable or that of a header; left out")
+			r.fault(fmt.Sprintf("tracing.customTags[%s]", name), "a tag has a name, and a literal, the name of an environment variable or that "+
+				"of a header; left out")
 			delete(t.CustomTags, name)
 		}
 	}

@@ -120,7 +120,8 @@ func Of(c *meshv1.ProxyConfig) (Settings, []Fault) {
 	var out Settings
 	if c.GetProxyHeaders() != nil {
 		h := proto.CloneOf(c.GetProxyHeaders())
-		out.Routes = Routes{NoAttempts: h.GetAttemptCount().GetDisabled().GetValue(), ForwardedHost: h.GetXForwardedHost().GetEnabled().GetValue()}
+		out.Routes = Routes{NoAttempts: h.GetAttemptCount().GetDisabled().GetValue(),
+			ForwardedHost: h.GetXForwardedHost().GetEnabled().GetValue()}
 		out.HeaderCase = h.GetPreserveHttp1HeaderCase().GetValue()
 		h.AttemptCount, h.XForwardedHost, h.PreserveHttp1HeaderCase = nil, nil, nil
 		r.headers(h)

@@ -195,7 +195,8 @@ func (h *hold) rename() {
 
 func (b *Book) shown(h *hold) Hold {
 	of := h.scope.Of
-	s := Hold{ID: h.id, Cluster: of.Origin.Cluster(), Source: of.Origin.Source(), Group: of.Group, Kind: of.Kind, Namespace: of.Namespace, Why: h.scope.Why,
+	s := Hold{ID: h.id, Cluster: of.Origin.Cluster(), Source: of.Origin.Source(), Group: of.Group, Kind: of.Kind, Namespace: of.Namespace,
+		Why:   h.scope.Why,
 		Since: h.since, Count: len(h.ids), Kinds: map[string]int{}, Waits: h.waits}
 	for _, id := range slices.SortedFunc(maps.Keys(h.ids), object.ID.Compare) {
 		if s.Kinds[clip(id.Kind)]++; len(s.Names) < mostNames {

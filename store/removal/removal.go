@@ -19,8 +19,9 @@ import (
 
 // The thresholds of folders.
 const (
-	minimum = 4                // objects of a kind in a namespace, or namespaces with a kind, from which on more than half are held
-	sumFrom = 20               // objects of a kind in a namespace from which on losses are added up: fewer are removed by hand, one after the other
+	minimum = 4 // objects of a kind in a namespace, or namespaces with a kind, from which on more than half are held
+	// objects of a kind in a namespace from which on losses are added up: fewer are removed by hand, one after the other
+	sumFrom = 20
 	sumFor  = 10 * time.Minute // for how long losses are added up
 )
 
@@ -39,7 +40,8 @@ type Scope struct {
 
 // Covers reports whether an object is in the scope.
 func (s Scope) Covers(id object.ID) bool {
-	return s.Of.Origin == id.Origin && (s.Of.Kind == "" || s.Of.Kind == id.Kind && s.Of.Group == id.Group) && (s.Of.Namespace == "" || s.Of.Namespace == id.Namespace)
+	return s.Of.Origin == id.Origin && (s.Of.Kind == "" || s.Of.Kind == id.Kind && s.Of.Group == id.Group) &&
+		(s.Of.Namespace == "" || s.Of.Namespace == id.Namespace)
 }
 
 // Never reports whether the removal of an object is never held.

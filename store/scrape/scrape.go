@@ -48,7 +48,8 @@ func (t Target) URL() string { return fmt.Sprintf("http://localhost:%d%s", t.Por
 // reserved are ports of Istio's proxies and agents (https://istio.io/latest/docs/ops/deployment/application-requirements/#ports-used-by-istio). A page of
 // the agent's would ask for itself, and Envoy's is on the merged page already.
 var reserved = map[uint16]string{
-	15000: "Envoy's administration", 15001: "Envoy's outbound traffic", 15004: "the agent's debug pages", 15006: "Envoy's inbound traffic", 15008: "HBONE",
+	15000: "Envoy's administration", 15001: "Envoy's outbound traffic", 15004: "the agent's debug pages", 15006: "Envoy's inbound traffic",
+	15008: "HBONE",
 	15020: "the agent's merged metrics", 15021: "the agent's readiness", 15053: "the agent's DNS", 15090: "Envoy's metrics",
 }
 

@@ -27,9 +27,10 @@ func Addresses(all map[Key]map[string][]string) map[Key]Desired[unstructured.Uns
 				list = append(list, map[string]any{"value": address, "host": host})
 			}
 		}
-		out[key] = Desired[unstructured.Unstructured]{Version: fmt.Sprint(list), Draw: func(there *unstructured.Unstructured, _ int64) *unstructured.Unstructured {
-			return drawAddresses(list, there)
-		}}
+		out[key] = Desired[unstructured.Unstructured]{Version: fmt.Sprint(list),
+			Draw: func(there *unstructured.Unstructured, _ int64) *unstructured.Unstructured {
+				return drawAddresses(list, there)
+			}}
 	}
 	return out
 }

@@ -65,21 +65,23 @@ func nameOf(w events.Warning) Key {
 // drawnEvent is a warning as an Event. One that is there with this message, for this generation, stays as it is.
 func drawnEvent(w events.Warning) Desired[corev1.Event] {
 	generation := strconv.FormatInt(w.Generation, 10)
-	return Desired[corev1.Event]{Version: generation + " " + w.Message, Turn: w.Namespace, Draw: func(there *corev1.Event, _ int64) *corev1.Event {
-		if there != nil && there.Message == w.Message && there.Annotations[GenerationAnnotation] == generation {
-			return nil
-		}
-		key, at := nameOf(w), metav1.NewTime(w.Since.Truncate(time.Second))
-		next := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, FirstTimestamp: at, Count: 1}
-		if there != nil {
-			next.ResourceVersion, next.FirstTimestamp, next.Count = there.ResourceVersion, there.FirstTimestamp, there.Count+1
-		}
-		next.Annotations = map[string]string{GenerationAnnotation: generation}
-		next.InvolvedObject = corev1.ObjectReference{Kind: w.ID.Kind, APIVersion: apiVersion(w), Namespace: w.Namespace, Name: w.ID.Name, UID: types.UID(w.UID)}
-		next.Type, next.Reason, next.Message, next.LastTimestamp = corev1.EventTypeWarning, string(w.Reason), w.Message, at
-		next.Source, next.ReportingController = corev1.EventSource{Component: reporter}, reporter
-		return next
-	}}
+	return Desired[corev1.Event]{Version: generation + " " + w.Message, Turn: w.Namespace,
+		Draw: func(there *corev1.Event, _ int64) *corev1.Event {
+			if there != nil && there.Message == w.Message && there.Annotations[GenerationAnnotation] == generation {
+				return nil
+			}
+			key, at := nameOf(w), metav1.NewTime(w.Since.Truncate(time.Second))
+			next := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, FirstTimestamp: at, Count: 1}
+			if there != nil {
+				next.ResourceVersion, next.FirstTimestamp, next.Count = there.ResourceVersion, there.FirstTimestamp, there.Count+1
+			}
+			next.Annotations = map[string]string{GenerationAnnotation: generation}
+			next.InvolvedObject = corev1.ObjectReference{Kind: w.ID.Kind, APIVersion: apiVersion(w), Namespace: w.Namespace, Name: w.ID.Name,
+				UID: types.UID(w.UID)}
+			next.Type, next.Reason, next.Message, next.LastTimestamp = corev1.EventTypeWarning, string(w.Reason), w.Message, at
+			next.Source, next.ReportingController = corev1.EventSource{Component: reporter}, reporter
+			return next
+		}}
 }
 
 func apiVersion(w events.Warning) string {

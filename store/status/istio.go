@@ -16,7 +16,8 @@ const networking, security, telemetry, extensions = "networking.istio.io", "secu
 
 // IstioKinds are those that records are made of.
 var IstioKinds = []Kind{
-	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ProxyConfig"}, {networking, "ServiceEntry"}, {networking, "Sidecar"},
+	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ProxyConfig"},
+	{networking, "ServiceEntry"}, {networking, "Sidecar"},
 	{networking, "VirtualService"}, {networking, "WorkloadEntry"}, {networking, "WorkloadGroup"},
 	{security, "AuthorizationPolicy"}, {security, "PeerAuthentication"}, {security, "RequestAuthentication"}, {telemetry, "Telemetry"},
 	{extensions, "TrafficExtension"}, {extensions, "WasmPlugin"},
@@ -36,13 +37,14 @@ func NewIstio(kubeconfig, namespace string, kind Kind) (*Istio, error) {
 
 // Follow implements API.
 func (i *Istio) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
-	return follow(ctx, &i.served, receiver[unstructured.Unstructured]{seen: s, failed: failed, read: func(o any) (Key, Found[unstructured.Unstructured], bool) {
-		u, is := o.(*unstructured.Unstructured)
-		if !is {
-			return Key{}, Found[unstructured.Unstructured]{}, false
-		}
-		return Key{u.GetNamespace(), u.GetName()}, foundStatus(u), true
-	}})
+	return follow(ctx, &i.served, receiver[unstructured.Unstructured]{seen: s, failed: failed,
+		read: func(o any) (Key, Found[unstructured.Unstructured], bool) {
+			u, is := o.(*unstructured.Unstructured)
+			if !is {
+				return Key{}, Found[unstructured.Unstructured]{}, false
+			}
+			return Key{u.GetNamespace(), u.GetName()}, foundStatus(u), true
+		}})
 }
 
 // foundStatus keeps what is read of an object.
@@ -58,7 +60,8 @@ func foundStatus(u *unstructured.Unstructured) Found[unstructured.Unstructured] 
 	if status, has := u.Object["status"]; has {
 		slim.Object["status"] = status
 	}
-	return Found[unstructured.Unstructured]{Object: slim, Version: versionOf(u.GetResourceVersion()), By: lastWriter(u.GetManagedFields(), "status")}
+	return Found[unstructured.Unstructured]{Object: slim, Version: versionOf(u.GetResourceVersion()),
+		By: lastWriter(u.GetManagedFields(), "status")}
 }
 
 // Get implements API.

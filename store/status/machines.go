@@ -19,9 +19,10 @@ func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEnt
 	out := make(map[Key]Desired[WorkloadEntry], len(all))
 	for name, wanted := range all {
 		w := wanted
-		out[Key(name)] = Desired[WorkloadEntry]{Version: versionOfWanted(w), Turn: turnOf(name, w), Draw: func(there *WorkloadEntry, epoch int64) *WorkloadEntry {
-			return drawEntry(Key(name), w, there, epoch)
-		}, Left: func(there *WorkloadEntry) string { return left(w, there) }}
+		out[Key(name)] = Desired[WorkloadEntry]{Version: versionOfWanted(w), Turn: turnOf(name, w),
+			Draw: func(there *WorkloadEntry, epoch int64) *WorkloadEntry {
+				return drawEntry(Key(name), w, there, epoch)
+			}, Left: func(there *WorkloadEntry) string { return left(w, there) }}
 	}
 	return out
 }
@@ -89,7 +90,8 @@ func left(w machines.Wanted, there *WorkloadEntry) string {
 	if !byHand(w, there) || !w.Disconnected.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("has no annotation %s, so somebody else wrote it, and it is left as it is: the machine of service account %q with address %s, which registers itself under this name, is no endpoint because of that",
+	return fmt.Sprintf("has no annotation %s, so somebody else wrote it, and it is left as it is: the machine of service account %q with "+
+		"address %s, which registers itself under this name, is no endpoint because of that",
 		machines.GroupAnnotation, w.Machine.Account, w.Machine.Spec.GetAddress())
 }
 
@@ -115,7 +117,8 @@ func newEntry(k Key, w machines.Wanted, epoch int64) *WorkloadEntry {
 func connection(annotations map[string]string, w machines.Wanted) {
 	switch {
 	case w.Gone:
-		for _, a := range []string{machines.ControllerAnnotation, machines.ConnectedAtAnnotation, machines.DisconnectedAtAnnotation, EpochAnnotation} {
+		for _, a := range []string{machines.ControllerAnnotation, machines.ConnectedAtAnnotation, machines.DisconnectedAtAnnotation,
+			EpochAnnotation} {
 			delete(annotations, a)
 		}
 	case w.Disconnected.IsZero():
@@ -154,7 +157,8 @@ func conditionsOf(w machines.Wanted, there *WorkloadEntry) (list []any, differ b
 	if at < 0 {
 		return append(list, condition), true
 	}
-	if was, is := list[at].(map[string]any); is && was["status"] == condition["status"] && orNone(was["message"]) == orNone(condition["message"]) {
+	if was, is := list[at].(map[string]any); is && was["status"] == condition["status"] &&
+		orNone(was["message"]) == orNone(condition["message"]) {
 		return nil, false
 	}
 	list[at] = condition

@@ -18,12 +18,13 @@ func NewProxyConfigs(kubeconfig, namespace string) (*ProxyConfigs, error) {
 
 // Follow tells s of them until ctx ends, its error is the only one. failed is told why that does not work, nil: it does again.
 func (p *ProxyConfigs) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
-	return follow(ctx, &p.served, receiver[unstructured.Unstructured]{seen: s, failed: failed, read: func(o any) (Key, Found[unstructured.Unstructured], bool) {
-		u, is := o.(*unstructured.Unstructured)
-		if !is {
-			return Key{}, Found[unstructured.Unstructured]{}, false
-		}
-		u.SetManagedFields(nil)
-		return Key{u.GetNamespace(), u.GetName()}, Found[unstructured.Unstructured]{Object: u, Version: versionOf(u.GetResourceVersion())}, true
-	}})
+	return follow(ctx, &p.served, receiver[unstructured.Unstructured]{seen: s, failed: failed,
+		read: func(o any) (Key, Found[unstructured.Unstructured], bool) {
+			u, is := o.(*unstructured.Unstructured)
+			if !is {
+				return Key{}, Found[unstructured.Unstructured]{}, false
+			}
+			u.SetManagedFields(nil)
+			return Key{u.GetNamespace(), u.GetName()}, Found[unstructured.Unstructured]{Object: u, Version: versionOf(u.GetResourceVersion())}, true
+		}})
 }

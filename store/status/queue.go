@@ -240,14 +240,16 @@ func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 		case e.left != "":
 			all = append(all, Problem{k, e.left})
 		case e.contested > 0 && now.Before(e.over()):
-			all = append(all, Problem{k, fmt.Sprintf("%s writes it with another content each time that it is put back; it is put back after pauses of %v to %v", e.by, contest, maxPause)})
+			all = append(all, Problem{k, fmt.Sprintf("%s writes it with another content each time that it is put back; it is put back after "+
+				"pauses of %v to %v", e.by, contest, maxPause)})
 		}
 	}
 	slices.SortFunc(all, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
 	if more := len(all) - most; more > 0 {
-		all = append(all[:most], Problem{Message: fmt.Sprintf("%d more cannot be written, are left as they are, or are written by somebody else as well", more)})
+		all = append(all[:most], Problem{Message: fmt.Sprintf("%d more cannot be written, are left as they are, or are written by somebody "+
+			"else as well", more)})
 	}
 	return all
 }

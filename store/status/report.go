@@ -54,8 +54,10 @@ const (
 
 // codes are those of messages: one for each code of store/problem, as AnalysisMessageBase has it. IST is Istio's.
 var codes = map[problem.Code]string{
-	problem.Invalid: "NAV0001", problem.Required: "NAV0002", problem.NotFound: "NAV0003", problem.Duplicate: "NAV0004", problem.NotSupported: "NAV0005",
-	problem.NoEffect: "NAV0006", problem.NotAllowed: "NAV0007", problem.Unreadable: "NAV0008", problem.Held: "NAV0009", problem.Pending: "NAV0010",
+	problem.Invalid: "NAV0001", problem.Required: "NAV0002", problem.NotFound: "NAV0003", problem.Duplicate: "NAV0004",
+	problem.NotSupported: "NAV0005",
+	problem.NoEffect:     "NAV0006", problem.NotAllowed: "NAV0007", problem.Unreadable: "NAV0008", problem.Held: "NAV0009",
+	problem.Pending: "NAV0010",
 	problem.Refused: "NAV0011", problem.Internal: "NAV0012", problem.Costly: "NAV0013",
 }
 
@@ -86,9 +88,10 @@ func (r Report) Desired(namespace string) Desired[unstructured.Unstructured] {
 	said := r
 	said.Delivered.Since = time.Time{}
 	version, _ := json.Marshal(said) // texts and numbers alone
-	return Desired[unstructured.Unstructured]{Version: string(version), Turn: namespace, Draw: func(there *unstructured.Unstructured, _ int64) *unstructured.Unstructured {
-		return r.draw(there)
-	}}
+	return Desired[unstructured.Unstructured]{Version: string(version), Turn: namespace,
+		Draw: func(there *unstructured.Unstructured, _ int64) *unstructured.Unstructured {
+			return r.draw(there)
+		}}
 }
 
 // draw merges the report into a status. What cannot be merged with, because it is no list, stays as it is.

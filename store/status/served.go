@@ -17,7 +17,8 @@ import (
 )
 
 // versions of each group, the best first. Which of them a kind is served in says the API server.
-var versions = map[string][]string{networking: {"v1", "v1beta1", "v1alpha3"}, security: {"v1", "v1beta1"}, telemetry: {"v1", "v1alpha1"}, extensions: {"v1alpha1"}}
+var versions = map[string][]string{networking: {"v1", "v1beta1", "v1alpha3"}, security: {"v1", "v1beta1"}, telemetry: {"v1", "v1alpha1"},
+	extensions: {"v1alpha1"}}
 
 // resource is the kind's name in paths.
 func (k Kind) resource() string {

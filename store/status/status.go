@@ -148,7 +148,8 @@ func (w *Writer[O]) Problems() (all []Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unread != "" {
-		all = append(all, Problem{Message: "the objects that are there cannot be read from the API server; none is written before all were read once: " + w.unread})
+		all = append(all, Problem{Message: "the objects that are there cannot be read from the API server; none is written before all were " +
+			"read once: " + w.unread})
 	}
 	return append(all, w.queue.problems(time.Now(), maxProblems)...)
 }
@@ -207,7 +208,8 @@ func (w *Writer[O]) reads(err error) {
 	}
 	switch {
 	case was == "" && w.unread != "":
-		w.Log.Warn("objects that this process writes to Kubernetes cannot be listed there; none is written until all have been listed once", obs.KeyKind, w.Kind, obs.KeyError, err)
+		w.Log.Warn("objects that this process writes to Kubernetes cannot be listed there; none is written until all have been listed once",
+			obs.KeyKind, w.Kind, obs.KeyError, err)
 	case was != "" && w.unread == "":
 		w.Log.Info("objects that this process writes to Kubernetes can be listed there again", obs.KeyKind, w.Kind)
 	}
@@ -271,7 +273,8 @@ func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration
 		}
 	default:
 		if by := w.queue.wrote(k, found, now); by != "" {
-			w.Log.Warn("another writer keeps overwriting an object with different content; this process leaves it alone for a while", obs.KeyKind, w.Kind,
+			w.Log.Warn("another writer keeps overwriting an object with different content; this process leaves it alone for a while", obs.KeyKind,
+				w.Kind,
 				obs.KeyObject, k.String(), obs.KeyName, by)
 		}
 		if w.complained && !w.queue.failing() {

@@ -53,7 +53,8 @@ func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) 
 	of := func(kind string) served {
 		return served{kind: Kind{networking, kind}, namespace: namespace, client: client}
 	}
-	return &WorkloadEntries{entries: of("WorkloadEntry"), groups: of("WorkloadGroup"), there: map[Key]machines.WorkloadEntry{}, changed: make(chan struct{})}, err
+	return &WorkloadEntries{entries: of("WorkloadEntry"), groups: of("WorkloadGroup"), there: map[Key]machines.WorkloadEntry{},
+		changed: make(chan struct{})}, err
 }
 
 // There is which entries were registered, as of the newest that was seen (machines.WorkloadEntries).
@@ -101,14 +102,15 @@ func entryOf(k Key, e *WorkloadEntry) machines.WorkloadEntry {
 
 // Follow implements API.
 func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], failed func(error)) error {
-	return follow(ctx, &w.entries, receiver[WorkloadEntry]{seen: noted{w, s}, failed: failed, read: func(o any) (Key, Found[WorkloadEntry], bool) {
-		u, is := o.(*unstructured.Unstructured)
-		if !is {
-			return Key{}, Found[WorkloadEntry]{}, false
-		}
-		k, f := foundEntry(u)
-		return k, f, true
-	}})
+	return follow(ctx, &w.entries, receiver[WorkloadEntry]{seen: noted{w, s}, failed: failed,
+		read: func(o any) (Key, Found[WorkloadEntry], bool) {
+			u, is := o.(*unstructured.Unstructured)
+			if !is {
+				return Key{}, Found[WorkloadEntry]{}, false
+			}
+			k, f := foundEntry(u)
+			return k, f, true
+		}})
 }
 
 // noted is a Seen of which is noted what is there.
@@ -131,7 +133,8 @@ func (n noted) Observe(k Key, f Found[WorkloadEntry]) {
 
 // foundEntry keeps of managedFields who wrote last. It changes what it is given.
 func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
-	f := Found[WorkloadEntry]{Object: &WorkloadEntry{Unstructured: *u}, Version: versionOf(u.GetResourceVersion()), By: lastWriter(u.GetManagedFields(), "")}
+	f := Found[WorkloadEntry]{Object: &WorkloadEntry{Unstructured: *u}, Version: versionOf(u.GetResourceVersion()),
+		By: lastWriter(u.GetManagedFields(), "")}
 	f.Object.SetManagedFields(nil)
 	return Key{u.GetNamespace(), u.GetName()}, f
 }

@@ -68,7 +68,8 @@ func NewOfParts(atOnce, perHost, perPart int) *Line {
 	if perPart == 0 {
 		perPart = perHost
 	}
-	return &Line{perHost: perHost, perPart: perPart, free: atOnce, running: map[netip.Prefix]int{}, parts: map[part]int{}, hosts: map[netip.Prefix]*list.Element{}}
+	return &Line{perHost: perHost, perPart: perPart, free: atOnce, running: map[netip.Prefix]int{}, parts: map[part]int{},
+		hosts: map[netip.Prefix]*list.Element{}}
 }
 
 // Enter waits for a turn of a host, which Leave ends, until gone is closed: false. first: it goes before what waits of the same host.

@@ -139,12 +139,13 @@ func FailsOpen(u *unstructured.Unstructured) bool {
 // Wanted is what a configuration should be: every webhook of the namespace is verified by these roots (PEM), and, where fail is true, refuses
 // while it does not answer, unless it warns only. What was written is then given up (status.WithoutClaims).
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
-	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail), Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
-		if there == nil {
-			return nil
-		}
-		return m.draw(there, base64.StdEncoding.EncodeToString(roots), fail, epoch)
-	}}
+	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail),
+		Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
+			if there == nil {
+				return nil
+			}
+			return m.draw(there, base64.StdEncoding.EncodeToString(roots), fail, epoch)
+		}}
 }
 
 func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, epoch int64) *unstructured.Unstructured {
@@ -202,7 +203,8 @@ func (m Mesh) Trusts(u *unstructured.Unstructured, presented *tls.Certificate, n
 		for _, root := range roots {
 			pool.AddCert(root)
 		}
-		if _, err := presented.Leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+		if _, err := presented.Leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: now,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
 			return fmt.Errorf("%s %s does not have the root of this process's certificate (caBundle): %w", u.GetKind(), u.GetName(), err)
 		}
 	}

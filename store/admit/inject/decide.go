@@ -42,7 +42,8 @@ func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 		return d
 	}
 	if namespace == s.Namespace {
-		return Decision{Reason: fmt.Sprintf("Namespace %s is the control plane's own: its Pods are injected only with the label %s: \"true\".", namespace, label.SidecarInject.Name)}
+		return Decision{Reason: fmt.Sprintf("Namespace %s is the control plane's own: its Pods are injected only with the label %s: \"true\".",
+			namespace, label.SidecarInject.Name)}
 	}
 	if i := matching(s.Config.never, pod.Labels); i >= 0 {
 		return Decision{Reason: fmt.Sprintf("neverInjectSelector[%d] of %s matches the Pod's labels.", i, s.Config.Source)}
@@ -50,7 +51,8 @@ func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 	if i := matching(s.Config.always, pod.Labels); i >= 0 {
 		return Decision{Inject: true, Reason: fmt.Sprintf("alwaysInjectSelector[%d] of %s matches the Pod's labels.", i, s.Config.Source)}
 	}
-	return Decision{Inject: s.Config.Policy == policyEnabled, Reason: fmt.Sprintf("The Pod says nothing, and the policy of %s is %s.", s.Config.Source, s.Config.Policy)}
+	return Decision{Inject: s.Config.Policy == policyEnabled, Reason: fmt.Sprintf("The Pod says nothing, and the policy of %s is %s.",
+		s.Config.Source, s.Config.Policy)}
 }
 
 // injectOf is the value of sidecar.istio.io/inject, and whether it is a label's or an annotation's: the label counts before the annotation, which is its
@@ -68,7 +70,8 @@ func saidByPod(pod *corev1.Pod) (Decision, bool) {
 	if value != "true" && value != "false" {
 		return Decision{}, false
 	}
-	return Decision{Inject: value == "true", Reason: fmt.Sprintf("The Pod has the %s %s: %q.", kind, annotation.SidecarInject.Name, value)}, true
+	return Decision{Inject: value == "true", Reason: fmt.Sprintf("The Pod has the %s %s: %q.", kind, annotation.SidecarInject.Name, value)},
+		true
 }
 
 // matching is the index of the first selector that matches; -1: none does. An empty selector matches nothing.

@@ -179,7 +179,8 @@ func (n *names) add(overlay map[string]any) error {
 	for _, list := range []struct {
 		field string
 		to    *[]string
-	}{{"initContainers", &n.InitContainers}, {"containers", &n.Containers}, {"volumes", &n.Volumes}, {"imagePullSecrets", &n.ImagePullSecrets}} {
+	}{{"initContainers", &n.InitContainers}, {"containers", &n.Containers}, {"volumes", &n.Volumes},
+		{"imagePullSecrets", &n.ImagePullSecrets}} {
 		elements, err := as[[]any](spec[list.field], "spec."+list.field, "a list")
 		if err != nil {
 			return err

@@ -88,7 +88,8 @@ func creation(r *admissionv1.AdmissionRequest) bool {
 // byHand says whether a request is one of istioctl kube-inject, which has a Pod's template injected: it says nothing of the object's kind, nor of what
 // is done with it (istio istioctl/pkg/kubeinject/kubeinject.go, ExternalInjector.Inject).
 func byHand(r *admissionv1.AdmissionRequest) bool {
-	return r.UID == "" && r.Operation == "" && r.Kind == metav1.GroupVersionKind{Group: admissionv1.GroupName, Version: "v1", Kind: "AdmissionRequest"}
+	return r.UID == "" && r.Operation == "" && r.Kind == metav1.GroupVersionKind{Group: admissionv1.GroupName, Version: "v1",
+		Kind: "AdmissionRequest"}
 }
 
 // outcome is the answer to a request.
@@ -136,7 +137,8 @@ func (h *Handler) inject(ctx context.Context, path string, r *admissionv1.Admiss
 	case err != nil:
 		return outcome{}, err
 	case len(patch) > maxPatch:
-		return outcome{}, fmt.Errorf("the JSON patch that gives the Pod its proxy has %d bytes, and at most %d are answered", len(patch), maxPatch)
+		return outcome{}, fmt.Errorf("the JSON patch that gives the Pod its proxy has %d bytes, and at most %d are answered", len(patch),
+			maxPatch)
 	case ctx.Err() != nil:
 		return outcome{}, ctx.Err()
 	}

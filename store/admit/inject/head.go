@@ -15,11 +15,12 @@ import (
 
 // Bounds of a Pod with a proxy, for the sums of all its containers: nobody has use for a Pod with more, and each delays the making of other Pods.
 const (
-	maxContainers  = 256
-	maxLists       = 4096      // of each: variables, mounts, volumes, ports
-	maxPairs       = 4096      // labels and annotations together
-	maxDecided     = 100_000   // labels, or annotations, of a Pod that may get no proxy
-	maxAnnotations = 256 << 10 // bytes of annotations, as API servers allow (k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB)
+	maxContainers = 256
+	maxLists      = 4096    // of each: variables, mounts, volumes, ports
+	maxPairs      = 4096    // labels and annotations together
+	maxDecided    = 100_000 // labels, or annotations, of a Pod that may get no proxy
+	// bytes of annotations, as API servers allow (k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB)
+	maxAnnotations = 256 << 10
 )
 
 // head is as much of a Pod as decides whether it is injected, and how large it is. It is decoded first: a list of a few hundred kilobytes may decode to
@@ -97,7 +98,8 @@ func headOf(raw []byte) (h head, err error) {
 
 // pod is a Pod with what the head has of it: enough for Settings.Decide.
 func (h *head) pod() *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations}, Spec: corev1.PodSpec{HostNetwork: h.Spec.HostNetwork}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations},
+		Spec: corev1.PodSpec{HostNetwork: h.Spec.HostNetwork}}
 }
 
 // check says which bound a Pod exceeds, with what its annotations add to it; nil: none.
@@ -122,7 +124,8 @@ func (h *head) check() error {
 	for _, one := range []struct {
 		what    string
 		is, may length
-	}{{"labels and annotations", length(len(h.Metadata.Labels) + len(h.Metadata.Annotations)), maxPairs}, {"containers", all.number, maxContainers}, {"environment variables", all.variables, maxLists}, {"volume mounts", all.mounts, maxLists},
+	}{{"labels and annotations", length(len(h.Metadata.Labels) + len(h.Metadata.Annotations)), maxPairs},
+		{"containers", all.number, maxContainers}, {"environment variables", all.variables, maxLists}, {"volume mounts", all.mounts, maxLists},
 		{"volumes", volumes, maxLists}, {"ports", all.ports, maxLists}} {
 		if one.is > one.may {
 			return fmt.Errorf("the Pod has %d %s, and one with a proxy has at most %d", one.is, one.what, one.may)

@@ -105,7 +105,8 @@ func restoreMetrics(pod *corev1.Pod, text string) {
 	if text == "" || json.Unmarshal([]byte(text), &was) != nil {
 		return
 	}
-	for name, value := range map[string]string{"prometheus.io/scrape": was.Scrape, "prometheus.io/port": was.Port, "prometheus.io/path": was.Path, scrape.Annotation: scrape.Format(was.Targets)} {
+	for name, value := range map[string]string{"prometheus.io/scrape": was.Scrape, "prometheus.io/port": was.Port,
+		"prometheus.io/path": was.Path, scrape.Annotation: scrape.Format(was.Targets)} {
 		if value != "" {
 			pod.Annotations[name] = value
 		}

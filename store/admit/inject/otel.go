@@ -72,7 +72,8 @@ func serviceAttributes(annotations, labels map[string]string, namespace string, 
 }
 
 // attributeText encodes what would end a value in the list of attributes (https://www.w3.org/TR/baggage/#value).
-var attributeText = strings.NewReplacer("%", "%25", ",", "%2C", ";", "%3B", "=", "%3D", `"`, "%22", `\`, "%5C", " ", "%20", "\t", "%09", "\n", "%0A")
+var attributeText = strings.NewReplacer("%", "%25", ",", "%2C", ";", "%3B", "=", "%3D", `"`, "%22", `\`, "%5C", " ", "%20", "\t", "%09",
+	"\n", "%0A")
 
 // versionOfImage is TAG, DIGEST, or TAG@DIGEST, of an image; empty: it has neither.
 func versionOfImage(image string) string {

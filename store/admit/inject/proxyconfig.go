@@ -117,7 +117,8 @@ func checkStated(c *meshv1alpha1.ProxyConfig) error {
 			bad = append(bad, fmt.Errorf("%s %d: want a port", name, port))
 		}
 	}
-	for name, d := range map[string]*durationpb.Duration{"drainDuration": c.GetDrainDuration(), "terminationDrainDuration": c.GetTerminationDrainDuration()} {
+	for name, d := range map[string]*durationpb.Duration{"drainDuration": c.GetDrainDuration(),
+		"terminationDrainDuration": c.GetTerminationDrainDuration()} {
 		if d.AsDuration() < 0 {
 			bad = append(bad, fmt.Errorf("%s %v: want 0s or more", name, d.AsDuration()))
 		}

@@ -22,7 +22,8 @@ var doubtful = map[string]func(string) error{
 // that they seem to have; containers whose traffic goes past the proxy. before is the Pod as it was sent, after the same with its proxy.
 func Warnings(before, after *corev1.Pod) (all []string) {
 	if kind, value := injectOf(before); value != "" && value != "true" && value != "false" {
-		all = append(all, fmt.Sprintf("%s %s: %.100q is neither true nor false, and counts for nothing", kind, annotation.SidecarInject.Name, value))
+		all = append(all, fmt.Sprintf("%s %s: %.100q is neither true nor false, and counts for nothing", kind, annotation.SidecarInject.Name,
+			value))
 	}
 	for _, name := range sorted(before.Annotations) {
 		if check := doubtful[name]; check != nil {

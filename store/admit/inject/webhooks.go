@@ -65,7 +65,8 @@ func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfig
 			w.webhook("namespace.", []req{in(said, "enabled")}, []req{notIn(own, "false")}),
 			w.webhook("object.", []req{absent(said), absent(rev)}, []req{in(own, "true"), absent(rev)}))
 		if w.Everywhere {
-			all = append(all, w.webhook("auto.", []req{absent(said), absent(rev), notIn(corev1.LabelMetadataName, leftOut...)}, []req{absent(own), absent(rev)}))
+			all = append(all, w.webhook("auto.", []req{absent(said), absent(rev), notIn(corev1.LabelMetadataName, leftOut...)},
+				[]req{absent(own), absent(rev)}))
 		}
 	}
 	out := &admissionregistrationv1.MutatingWebhookConfiguration{
@@ -81,7 +82,8 @@ func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfig
 
 func (w Webhooks) webhook(prefix string, namespaces, pods []req) admissionregistrationv1.MutatingWebhook {
 	path, port := cmp.Or(w.Path, "/inject"), int32(443)
-	scope, none, fail, never := admissionregistrationv1.NamespacedScope, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy
+	scope, none, fail, never := admissionregistrationv1.NamespacedScope, admissionregistrationv1.SideEffectClassNone,
+		admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy
 	return admissionregistrationv1.MutatingWebhook{
 		Name: prefix + "sidecar-injector.istio.io",
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: w.CABundle,

@@ -170,7 +170,8 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 		all = append(all, of...)
 	}
 	for _, e := range all[:min(len(all), MaxViolations)] {
-		wrong = append(wrong, Violation{Field: path(e.Field), Code: code(e.Type), Message: strings.TrimPrefix(e.ErrorBody(), string(e.Type)+": ")})
+		wrong = append(wrong, Violation{Field: path(e.Field), Code: code(e.Type),
+			Message: strings.TrimPrefix(e.ErrorBody(), string(e.Type)+": ")})
 	}
 	return wrong
 }
@@ -178,13 +179,15 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 // Unknown is the paths of fields of an object that the definition does not know. They may come to the square of what the object has: it is for objects
 // that no stranger wrote.
 func (d *Definition) Unknown(object map[string]any) []string {
-	return pruning.PruneWithOptions(runtime.DeepCopyJSON(object), d.compile().structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	return pruning.PruneWithOptions(runtime.DeepCopyJSON(object), d.compile().structural, true,
+		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }
 
 // blocks says whether rules cannot be judged because of what is wrong already: they expect types to be right, and lists not to be too long.
 func blocks(all field.ErrorList) bool {
 	return slices.ContainsFunc(all, func(e *field.Error) bool {
-		return slices.Contains([]field.ErrorType{field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, e.Type)
+		return slices.Contains([]field.ErrorType{field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong,
+			field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, e.Type)
 	})
 }
 
@@ -197,6 +200,7 @@ func path(of string) string {
 }
 
 // codes are those of ours that say the same; of all others Invalid does.
-var codes = map[field.ErrorType]problem.Code{field.ErrorTypeRequired: problem.Required, field.ErrorTypeDuplicate: problem.Duplicate, field.ErrorTypeInternal: problem.Internal}
+var codes = map[field.ErrorType]problem.Code{field.ErrorTypeRequired: problem.Required, field.ErrorTypeDuplicate: problem.Duplicate,
+	field.ErrorTypeInternal: problem.Internal}
 
 func code(of field.ErrorType) problem.Code { return cmp.Or(codes[of], problem.Invalid) }

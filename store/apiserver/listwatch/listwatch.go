@@ -38,12 +38,13 @@ type Options struct {
 	Answer  time.Duration // a page of a list, or the beginning of a watch, that takes longer has failed; 0: Answer
 	Silence time.Duration // a watch that says nothing for so long, not even a bookmark, ends; 0: Silence
 
-	Failed  func(error)                                   // why a request failed, or a watch ended that was not asked to
-	Listed  func(page runtime.Object, first bool) error   // each page; its error fails the list
-	Watches func(lists bool)                              // a watch has begun; lists: it begins with a list
-	Passes  func(e watch.Event, lists bool) (bool, error) // each event, while lists is set those of the list; false: it is lost. Its error ends the watch
-	Passed  func(came time.Time)                          // an event that came then was taken
-	Silent  func()                                        // a watch said nothing for too long
+	Failed  func(error)                                 // why a request failed, or a watch ended that was not asked to
+	Listed  func(page runtime.Object, first bool) error // each page; its error fails the list
+	Watches func(lists bool)                            // a watch has begun; lists: it begins with a list
+	// each event, while lists is set those of the list; false: it is lost. Its error ends the watch
+	Passes func(e watch.Event, lists bool) (bool, error)
+	Passed func(came time.Time) // an event that came then was taken
+	Silent func()               // a watch said nothing for too long
 }
 
 // Bound is a ListWatch with bounds, whose requests go by a Transport.
@@ -54,7 +55,8 @@ func Bound(plain *cache.ListWatch, o Options) *cache.ListWatch {
 }
 
 // Reflector is one that puts what a bounded ListWatch says into a store. It logs nothing: whoever made the ListWatch is told.
-func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into cache.ReflectorStore, o cache.ReflectorOptions) *cache.Reflector {
+func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into cache.ReflectorStore,
+	o cache.ReflectorOptions) *cache.Reflector {
 	o.Logger, o.Name = &klog.Logger{}, name
 	r := cache.NewReflectorWithOptions(lw, like, into, o)
 	r.WatchListPageSize = pageSize

@@ -243,7 +243,8 @@ func lockDir(dir string) (*os.File, error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
 		}
-		return nil, fmt.Errorf("%w: %s is served by process %s; one data directory serves one process: stop that one, or use --etcd-endpoints for several",
+		return nil, fmt.Errorf("%w: %s is served by process %s; one data directory serves one process: stop that one, or use --etcd-endpoints "+
+			"for several",
 			ErrLocked, dir, cmp.Or(strings.TrimSpace(string(holder)), "(unknown)"))
 	}
 	err = file.Truncate(0)

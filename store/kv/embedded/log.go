@@ -19,7 +19,8 @@ import (
 // set, because etcd reports the end of its own listeners as errors. The same message comes once in repeatAfter, with the
 // number of those left out since the last one.
 func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
-	return zap.New(slogCore{log: log.With(slog.String("from", "etcd")), stopping: stopping, seen: &repeats{at: map[string]logged{}, now: time.Now}})
+	return zap.New(slogCore{log: log.With(slog.String("from", "etcd")), stopping: stopping,
+		seen: &repeats{at: map[string]logged{}, now: time.Now}})
 }
 
 // trouble matches the messages of etcd's warnings that stay warnings.

@@ -155,7 +155,8 @@ func (s *Server) Term(epoch kv.Epoch) *Term {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	t := &Term{Server: s, epoch: epoch, place: stat.Head.Place.Next(kv.Place{}, time.Now()), stored: state.Contents, have: map[model.Key]model.Hash{}}
+	t := &Term{Server: s, epoch: epoch, place: stat.Head.Place.Next(kv.Place{}, time.Now()), stored: state.Contents,
+		have: map[model.Key]model.Hash{}}
 	for _, v := range state.Values {
 		if key, err := v.Key(); err == nil {
 			t.have[key] = v.Hash()
@@ -221,7 +222,8 @@ func (s *Server) WriteHead(contents *model.ContentsValue) int64 {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	head, err := proto.Marshal(&model.HeadValue{Schema: model.Schema, Epoch: stat.Head.Epoch, Complete: true, LastComplete: stat.Head.CompleteRevision(), Contents: contents})
+	head, err := proto.Marshal(&model.HeadValue{Schema: model.Schema, Epoch: stat.Head.Epoch, Complete: true,
+		LastComplete: stat.Head.CompleteRevision(), Contents: contents})
 	if err != nil {
 		s.t.Fatal(err)
 	}

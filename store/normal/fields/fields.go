@@ -75,7 +75,8 @@ func Roots() []Root {
 		name    string
 		message proto.Message
 	}{
-		{"VirtualService", &networkingv1.VirtualService{}}, {"DestinationRule", &networkingv1.DestinationRule{}}, {"ServiceEntry", &networkingv1.ServiceEntry{}},
+		{"VirtualService", &networkingv1.VirtualService{}}, {"DestinationRule", &networkingv1.DestinationRule{}},
+		{"ServiceEntry", &networkingv1.ServiceEntry{}},
 		{"WorkloadEntry", &networkingv1.WorkloadEntry{}}, {"WorkloadGroup", &networkingv1.WorkloadGroup{}}, {"Sidecar", &networkingv1.Sidecar{}},
 		{"Gateway", &networkingv1.Gateway{}}, {"EnvoyFilter", &networkingv1.EnvoyFilter{}}, {"ProxyConfig", &proxyconfigv1.ProxyConfig{}},
 		{"AuthorizationPolicy", &securityv1.AuthorizationPolicy{}}, {"PeerAuthentication", &securityv1.PeerAuthentication{}},

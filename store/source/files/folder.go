@@ -28,7 +28,8 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 	had := before != nil && len(before.objects) > 0
 	for _, d := range docs {
 		if d.foreign && had {
-			d.foreign, d.wrong = false, "is no object of Kubernetes any more: neither apiVersion nor kind. What the file had stands until it is written again or removed"
+			d.foreign, d.wrong = false, "is no object of Kubernetes any more: neither apiVersion nor kind. What the file had stands until it is "+
+				"written again or removed"
 		}
 		switch {
 		case d.foreign:
@@ -60,7 +61,8 @@ type folder struct {
 }
 
 func newFolder() *folder {
-	return &folder{files: map[string]*file{}, definitions: map[object.ID][]string{}, emitted: map[object.ID]*object.Object{}, faults: map[string]string{}}
+	return &folder{files: map[string]*file{}, definitions: map[object.ID][]string{}, emitted: map[object.ID]*object.Object{},
+		faults: map[string]string{}}
 }
 
 // get is an object as it was emitted last (nil: it was not), and as it is now (nil: it is not there).

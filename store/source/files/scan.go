@@ -32,7 +32,8 @@ const maxFolderDepth = 32
 
 // walk lists the files below root: hidden names left out, links followed (a mounted ConfigMap is links into ..data).
 func walk(root string) *tree {
-	t := &tree{root: root, files: map[string]signature{}, irregular: map[string]error{}, unknown: map[string]error{}, seen: map[[2]uint64]bool{}}
+	t := &tree{root: root, files: map[string]signature{}, irregular: map[string]error{}, unknown: map[string]error{},
+		seen: map[[2]uint64]bool{}}
 	t.dir("", 0)
 	slices.Sort(t.dirs)
 	return t
