@@ -182,7 +182,7 @@ func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config
 		return fmt.Errorf("mesh %q has no keyring: navarchd with role ca makes it", t.mesh)
 	}
 	own := clock.New(clock.Config{Store: store, Log: cfg.Logger})
-	if err := own.Look(ctx); err != nil {
+	if err := own.ReadOthers(ctx); err != nil {
 		return fmt.Errorf("compare the clocks: %w", err)
 	}
 	cfg.Clock = own

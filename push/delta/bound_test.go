@@ -130,11 +130,11 @@ func subset(some, of []string) bool {
 // nobody's. However many lists were sent, so many are remembered.
 func TestRememberedListsAreNotHeld(t *testing.T) {
 	var shared Names
-	kept, _ := shared.of(slices.Values(invented(0, 100)), sumOf(invented(0, 100)))
+	kept, _ := shared.intern(slices.Values(invented(0, 100)), sumOf(invented(0, 100)))
 	for i := range 2 * maxRecent {
 		names := invented(i*100, 100)
-		shared.of(slices.Values(names), sumOf(names))
-		if again, _ := shared.of(slices.Values(invented(0, 100)), sumOf(invented(0, 100))); again != kept {
+		shared.intern(slices.Values(names), sumOf(names))
+		if again, _ := shared.intern(slices.Values(invented(0, 100)), sumOf(invented(0, 100))); again != kept {
 			t.Fatal("a list that a stream keeps is not found")
 		}
 	}

@@ -37,9 +37,9 @@ func (n *Names) found(sum manifest.NameSum) (intern.List[string], bool) {
 // sorted interns a list that is sorted and has no name twice.
 func (n *Names) sorted(names ...string) intern.List[string] { return n.table.List(names...) }
 
-// of is the list of the names that a request lists in whatever order, the wildcard left out, and the list's sum; asked is
+// intern is the list of the names that a request lists in whatever order, the wildcard left out, and the list's sum; asked is
 // the sum of what is listed.
-func (n *Names) of(requested iter.Seq[string], asked manifest.NameSum) (intern.List[string], manifest.NameSum) {
+func (n *Names) intern(requested iter.Seq[string], asked manifest.NameSum) (intern.List[string], manifest.NameSum) {
 	if asked.Len == 0 {
 		return intern.List[string]{}, asked
 	}

@@ -143,7 +143,7 @@ func (s *State) endWarming() {
 // firstNames are the names of a first request for which there is room, and their sum. Of a type of which everything is sent they
 // are judged when they are subscribed to.
 func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string], manifest.NameSum) {
-	names, sum := s.cfg.Names.of(r.Subscribe, r.asked)
+	names, sum := s.cfg.Names.intern(r.Subscribe, r.asked)
 	if s.typed(r.Type).all || sum.Len == 0 || sum == stack.Sum().Names {
 		return names, sum
 	}

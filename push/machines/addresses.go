@@ -43,10 +43,10 @@ const (
 )
 
 // free says why a machine may not have its address: a Pod has it, another WorkloadEntry, an endpoint that is not of its service account, or a
-// service, as a virtual address. Addresses of two networks differ, unless one of them is not named. What came within the last holdersFor may be missed: it is looked again then (Registry.judge).
+// service, as a virtual address. Addresses of two networks differ, unless one of them is not named. What came within the last holdersFor may be missed: it is looked again then (Registry.refreshTaken).
 func (a *addresses) free(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
 	if !a.isOf(s) && a.wait(now) <= 0 {
-		a.look(s, now)
+		a.refreshHolders(s, now)
 	}
 	for _, h := range a.holders[addressOf(m)] {
 		if by := h.excludes(m); by != "" {
@@ -67,7 +67,7 @@ func (a *addresses) wait(now time.Time) time.Duration {
 	return holdersFor - now.Sub(a.at)
 }
 
-func (a *addresses) look(s *mirror.Snapshot, now time.Time) {
+func (a *addresses) refreshHolders(s *mirror.Snapshot, now time.Time) {
 	a.at, a.of, a.holders = now, weak.Make(s), holdersOf(s)
 	a.looked++
 }

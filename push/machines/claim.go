@@ -122,10 +122,10 @@ func groupOf(s *mirror.Snapshot, namespace, name string) *networkingv1.WorkloadG
 
 // taken is the error of an address that somebody has.
 func taken(m machines.Machine, by string) error {
-	return status.Errorf(codes.FailedPrecondition, "the machine claims address %s%s, which is that of %s", m.Spec.GetAddress(), of(m.Spec.GetNetwork()), by)
+	return status.Errorf(codes.FailedPrecondition, "the machine claims address %s%s, which is that of %s", m.Spec.GetAddress(), ofNetwork(m.Spec.GetNetwork()), by)
 }
 
-func of(network string) string {
+func ofNetwork(network string) string {
 	if network == "" {
 		return ""
 	}

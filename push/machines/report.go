@@ -38,7 +38,7 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		wait := r.judge(time.Now())
+		wait := r.refreshTaken(time.Now())
 		wait = min(wait, w.write(ctx))
 		timer.Reset(wait)
 		select {

@@ -52,9 +52,9 @@ func (r *Registry) doubt(edits []mirror.Edit) {
 	}
 }
 
-// judge finds out whose address has become somebody else's, and whose is its own again. The configuration is looked through once in holdersFor at most; it returns when that may be done, or
+// refreshTaken finds out whose address has become somebody else's, and whose is its own again. The configuration is looked through once in holdersFor at most; it returns when that may be done, or
 // when there is nothing to be found out, as far as is known, a long time.
-func (r *Registry) judge(now time.Time) (wait time.Duration) {
+func (r *Registry) refreshTaken(now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.doubted, func(name machines.Name, doubted bool) bool { return !doubted || r.known.get(name) == nil })
@@ -65,7 +65,7 @@ func (r *Registry) judge(now time.Time) (wait time.Duration) {
 		if wait := r.addresses.wait(now); wait > 0 {
 			return wait
 		}
-		r.addresses.look(s, now)
+		r.addresses.refreshHolders(s, now)
 	}
 	for name := range r.doubted {
 		m := r.known.get(name)

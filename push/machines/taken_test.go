@@ -49,7 +49,7 @@ func TestAddressThatIsTakenLater(t *testing.T) {
 			s = change.New
 			r.follow(change)
 			now = now.Add(holdersFor)
-			if wait := r.judge(now); wait < time.Minute {
+			if wait := r.refreshTaken(now); wait < time.Minute {
 				t.Errorf("%v: judged again in %v", c.kind, wait)
 			}
 			report := r.known.get(name).report
@@ -76,13 +76,13 @@ func TestAddressThatWasTakenMeanwhile(t *testing.T) {
 	if _, err := r.Register(node("10.0.0.2"), "", nil); err != nil {
 		t.Fatalf("the test comes too late: %v", err)
 	}
-	if wait := r.judge(r.addresses.at); wait != holdersFor {
+	if wait := r.refreshTaken(r.addresses.at); wait != holdersFor {
 		t.Errorf("looked through again in %v", wait)
 	}
-	if r.judge(r.addresses.at.Add(holdersFor)); r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.2"}).report.Taken != "Pod shop/new" {
+	if r.refreshTaken(r.addresses.at.Add(holdersFor)); r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.2"}).report.Taken != "Pod shop/new" {
 		t.Errorf("it keeps its address: %+v", r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.2"}).report)
 	}
-	if looked := r.addresses.looked; r.judge(r.addresses.at.Add(time.Hour)) < time.Minute || r.addresses.looked != looked {
+	if looked := r.addresses.looked; r.refreshTaken(r.addresses.at.Add(time.Hour)) < time.Minute || r.addresses.looked != looked {
 		t.Error("it is looked through again for nothing")
 	}
 }

@@ -28,7 +28,7 @@ func (st *stream) send(urgent bool, plan int64) int {
 func (st *stream) sendSome() (bytes int, blocked *outgoing) {
 	for {
 		start := time.Now()
-		out, ok := st.look(start)
+		out, ok := st.nextOutgoing(start)
 		if !ok {
 			return bytes, nil
 		}
@@ -49,7 +49,7 @@ func (st *stream) sendRest(first *outgoing) {
 	defer func() { st.turn.Load().Sent(bytes) }()
 	defer st.rescue()
 	out, start := *first, time.Now()
-	for ok := true; ok; out, ok = st.look(start) {
+	for ok := true; ok; out, ok = st.nextOutgoing(start) {
 		sent, written := st.pushTimed(&out, start)
 		if bytes += sent; !written {
 			return
@@ -58,9 +58,9 @@ func (st *stream) sendRest(first *outgoing) {
 	}
 }
 
-// look asks the exchange for the next response, with what others say of the stream now; false: there is none, and the caller does not send
+// nextOutgoing asks the exchange for the next response, with what others say of the stream now; false: there is none, and the caller does not send
 // any more.
-func (st *stream) look(now time.Time) (out outgoing, ok bool) {
+func (st *stream) nextOutgoing(now time.Time) (out outgoing, ok bool) {
 	for {
 		w, offered := st.withheldNow(), st.offersNow()
 		out, f, since := st.next(now, w, &offered)

@@ -146,8 +146,8 @@ func sure(now time.Time, passed reading, ran time.Duration, believed bool) time.
 	return now
 }
 
-// Look reads the others' clocks once, for a process that ends soon and is none of those compared. Errors are those of reading etcd.
-func (c *Clock) Look(ctx context.Context) error {
+// ReadOthers reads the others' clocks once, for a process that ends soon and is none of those compared. Errors are those of reading etcd.
+func (c *Clock) ReadOthers(ctx context.Context) error {
 	blobs, revision, err := c.cfg.Store.Blobs(ctx, folder, 0)
 	if err == nil {
 		c.read(kv.Folder{Blobs: blobs, Revision: revision})
@@ -207,11 +207,11 @@ func (c *Clock) read(f kv.Folder) {
 		c.done = true
 		close(c.compared)
 	}
-	c.say(ran)
+	c.logOffset(ran)
 }
 
-// say logs once that the clock is off, and that it is not any more.
-func (c *Clock) say(ran time.Duration) {
+// logOffset logs once that the clock is off, and that it is not any more.
+func (c *Clock) logOffset(ran time.Duration) {
 	err := c.off(ran)
 	switch {
 	case err == nil && c.said:

@@ -31,7 +31,7 @@ func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	}
 	c.heard[w.Process] = reading{said: w.Now, at: ran - roundTrip/2}
 	if c.done {
-		c.say(ran)
+		c.logOffset(ran)
 	}
 }
 

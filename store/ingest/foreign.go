@@ -167,7 +167,7 @@ func (l *Loop) logDiffering(state *kv.State) {
 		said, stored := state.Said.Kind(kind).Count, state.Contents.Kind(kind).Count
 		_, known := model.ParseKind(kind)
 		if !known {
-			state.Contents.Take(kind, state.Said)
+			state.Contents.CopyKind(kind, state.Said)
 		}
 		l.Log.Warn("the stored records of a kind differ from what the last leader wrote: somebody else changed them", obs.KeyKind, kind,
 			obs.KeySaid, said, obs.KeyRecords, stored, obs.KeyKnown, known)

@@ -121,7 +121,7 @@ func (r *removals) reason(e object.Event) object.Why {
 // hold holds those losses that are not obeyed.
 func (r *removals) hold(at time.Time, losses []removal.Loss, sizes func() removal.Sizes) {
 	sizes = sync.OnceValue(sizes)
-	held := r.memory.Judge(at, losses, sizes)
+	held := r.memory.SelectHeld(at, losses, sizes)
 	if len(held) == 0 {
 		return
 	}

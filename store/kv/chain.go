@@ -94,10 +94,10 @@ func placeOf(v *model.PlaceValue) Place {
 // ErrRolledBack: the newest state in the store is older than the one that was read before.
 var ErrRolledBack = errors.New("the store's newest state is older than the one that was read")
 
-// Judge says whether a store that answers like this has nothing older than what was read before, of which at and place are the newest. A
+// CheckHead says whether a store that answers like this has nothing older than what was read before, of which at and place are the newest. A
 // head of the same chain is judged by its place alone. Else, and where older builds write heads, it has to be the same cluster at no
 // earlier revision. The errors: ErrRolledBack, ErrRegressed, ErrClusterChanged.
-func Judge(at Position, place Place, stat Stat) error {
+func CheckHead(at Position, place Place, stat Stat) error {
 	head := stat.Head.Place
 	switch {
 	case head.Before(place):

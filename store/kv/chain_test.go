@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 		"no place was read, another cluster":   {kv.Place{}, seen, 2, 51, kv.ErrClusterChanged},
 		"no place was read, earlier revisions": {kv.Place{}, kv.Place{}, 1, 49, kv.ErrRegressed},
 	} {
-		err := kv.Judge(at, c.seen, kv.Stat{Cluster: uint64(c.cluster), Revision: c.revision, Head: kv.Head{Place: c.head}})
+		err := kv.CheckHead(at, c.seen, kv.Stat{Cluster: uint64(c.cluster), Revision: c.revision, Head: kv.Head{Place: c.head}})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}

@@ -95,8 +95,8 @@ func digest(path string, value model.Hash) (high, low uint64) {
 // Kind is what is said of one kind, by the name that paths begin with.
 func (c Contents) Kind(name string) KindContents { return c.kinds[name] }
 
-// Take makes what is said of one kind what other says of it. It changes c, as Replace does.
-func (c Contents) Take(name string, other Contents) {
+// CopyKind makes what is said of one kind what other says of it. It changes c, as Replace does.
+func (c Contents) CopyKind(name string, other Contents) {
 	if kind, is := other.kinds[name]; is {
 		c.kinds[name] = kind
 	} else {

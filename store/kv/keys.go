@@ -52,7 +52,7 @@
 // It writes a head in the new term even where no record differs. A head in the middle of a batch states the place of
 // the last complete state.
 //
-// A mirror takes no head that is before what it has read in the same chain (Judge); the snapshot on disk has its place
+// A mirror takes no head that is before what it has read in the same chain (CheckHead); the snapshot on disk has its place
 // in the first line. Within one chain, another cluster id or lower revisions only make the mirror list the store
 // again. Heads of another chain, or of an older build without a place, are judged by cluster id and revision.
 // navarchctl store adopt --over writes a head after a given place, in that chain.

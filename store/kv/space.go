@@ -34,12 +34,12 @@ type Space struct {
 	Room func() string
 	Log  *slog.Logger
 
-	last    atomic.Pointer[looked]
-	samples []sample // revisions that are not compacted, the oldest first; the goroutine's that calls Run or Look
+	last    atomic.Pointer[measured]
+	samples []sample // revisions that are not compacted, the oldest first; the goroutine's that calls Run or Measure
 }
 
-// looked is what was found out last.
-type looked struct {
+// measured is what was found out last.
+type measured struct {
 	Size
 	kept time.Duration // for how long history has not been compacted, as far as this process knows
 }
@@ -56,7 +56,7 @@ func (s *Space) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		asked, cancel := context.WithTimeout(ctx, spaceEvery/2)
-		err := s.Look(asked, time.Now())
+		err := s.Measure(asked, time.Now())
 		cancel()
 		if err != nil {
 			s.Log.Debug("how full etcd is could not be asked", obs.KeyError, err)
@@ -69,8 +69,8 @@ func (s *Space) Run(ctx context.Context) error {
 	}
 }
 
-// Look asks once. An etcd that does not answer is an error; what was found out before stands.
-func (s *Space) Look(ctx context.Context, now time.Time) error {
+// Measure asks once. An etcd that does not answer is an error; what was found out before stands.
+func (s *Space) Measure(ctx context.Context, now time.Time) error {
 	size, err := s.Size(ctx)
 	obs.SilentEtcd.Set(float64(size.Silent))
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Space) Look(ctx context.Context, now time.Time) error {
 		return err
 	}
 	kept, err := s.history(ctx, size.Revision, now)
-	s.saw(looked{size, kept})
+	s.record(measured{size, kept})
 	return err
 }
 
@@ -110,8 +110,8 @@ func (s *Space) history(ctx context.Context, revision int64, now time.Time) (tim
 	return now.Sub(s.samples[0].at), nil
 }
 
-// saw takes what was found out, and says so where an alarm begins or ends.
-func (s *Space) saw(size looked) {
+// record takes what was found out, and says so where an alarm begins or ends.
+func (s *Space) record(size measured) {
 	if size.Quota == 0 {
 		size.Quota = s.Quota
 	}

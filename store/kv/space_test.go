@@ -81,7 +81,7 @@ func TestSpaceOfAnEtcdThatFills(t *testing.T) {
 	s := &kv.Space{Size: etcd.Size, Keeps: etcd.Keeps, Log: slog.New(slog.DiscardHandler)}
 	look := func(now time.Time, want string) {
 		t.Helper()
-		if err := s.Look(t.Context(), now); err != nil {
+		if err := s.Measure(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := s.Warning(); !strings.Contains(got, want) || (want == "") != (got == "") {
@@ -132,7 +132,7 @@ func TestHistoryThatNobodyCompacts(t *testing.T) {
 	now := time.Now()
 	look := func(hours int, want bool) {
 		t.Helper()
-		if err := s.Look(t.Context(), now.Add(time.Duration(hours)*time.Hour)); err != nil {
+		if err := s.Measure(t.Context(), now.Add(time.Duration(hours)*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := s.Warning(); strings.Contains(got, "nobody has compacted the history") != want {
@@ -193,7 +193,7 @@ func TestSilentEndpoints(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		space := &kv.Space{Size: s.Size, Log: slog.New(slog.DiscardHandler)}
-		if err := space.Look(ctx, time.Now()); (err == nil) != c.answers {
+		if err := space.Measure(ctx, time.Now()); (err == nil) != c.answers {
 			t.Errorf("%v: %v", c.endpoints, err)
 		}
 		cancel()

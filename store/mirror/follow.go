@@ -129,7 +129,7 @@ func (f *follower) follow(ctx context.Context) error {
 			if !asking {
 				asking = true
 				seen, place := f.seen, f.place()
-				go func() { answers <- f.ask(ctx, seen, place) }()
+				go func() { answers <- f.requestStat(ctx, seen, place) }()
 			}
 		case a := <-answers:
 			asking = false
@@ -143,7 +143,7 @@ func (f *follower) follow(ctx context.Context) error {
 // list reads everything, and takes what differs. It asks first whether anybody is there: a list may take long, and a client
 // without a connection waits.
 func (f *follower) list(ctx context.Context) error {
-	if a := f.ask(ctx, f.seen, f.place()); a.err != nil {
+	if a := f.requestStat(ctx, f.seen, f.place()); a.err != nil {
 		return a.err
 	}
 	state, err := f.cfg.Source.Load(ctx, 0)
@@ -153,7 +153,7 @@ func (f *follower) list(ctx context.Context) error {
 	if slices.ContainsFunc(state.Contents.Differ(state.Said), known) {
 		f.restore(time.Now(), "the stored records are not what the head says: the snapshot on disk has the last good ones")
 	}
-	if err := kv.Judge(f.seen, f.place(), kv.Stat{Cluster: state.At.Cluster, Revision: state.Store, Head: state.Head}); err != nil {
+	if err := kv.CheckHead(f.seen, f.place(), kv.Stat{Cluster: state.At.Cluster, Revision: state.Store, Head: state.Head}); err != nil {
 		return err
 	}
 	f.at, f.seen = state.At, kv.Position{Cluster: state.At.Cluster, Revision: state.Store}
@@ -205,10 +205,10 @@ type answer struct {
 	err   error
 }
 
-// judge is kv.Judge of the answer.
-func (a answer) judge() error { return kv.Judge(a.asked, a.place, a.stat) }
+// check is kv.CheckHead of the answer.
+func (a answer) check() error { return kv.CheckHead(a.asked, a.place, a.stat) }
 
-func (m *Mirror) ask(ctx context.Context, seen kv.Position, place kv.Place) answer {
+func (m *Mirror) requestStat(ctx context.Context, seen kv.Position, place kv.Place) answer {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
 	stat, err := m.cfg.Source.Stat(ctx)
@@ -222,7 +222,7 @@ func (f *follower) check(a answer) error {
 		f.setStatus(func(s *Status) { s.Away = a.err })
 		return nil // the watch goes on by itself when etcd is back
 	}
-	if err := a.judge(); err != nil {
+	if err := a.check(); err != nil {
 		return err
 	}
 	if err := a.asked.Check(a.stat); err != nil {

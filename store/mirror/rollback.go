@@ -19,8 +19,8 @@ func (f *follower) another(ctx context.Context) {
 	tick := time.NewTicker(f.cfg.CheckEvery)
 	defer tick.Stop()
 	for {
-		a := f.ask(ctx, f.seen, f.place())
-		why := a.judge()
+		a := f.requestStat(ctx, f.seen, f.place())
+		why := a.check()
 		switch {
 		case a.err != nil && f.status.Alarm == nil:
 			f.setStatus(func(s *Status) { s.Away = a.err })

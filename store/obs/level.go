@@ -27,7 +27,7 @@ func Level(text string) (level slog.Level, scopes []string, err error) {
 		}
 	}
 	slices.Sort(scopes)
-	return said.of(ScopeDefault), scopes, nil
+	return said.level(ScopeDefault), scopes, nil
 }
 
 // scopeAll is Istio's word for every scope.
@@ -36,8 +36,8 @@ const scopeAll = "all"
 // saidLevels maps scopes to their levels, as a text states them.
 type saidLevels map[string]slog.Level
 
-// of returns the level of a scope.
-func (s saidLevels) of(scope string) slog.Level {
+// level returns the level of a scope.
+func (s saidLevels) level(scope string) slog.Level {
 	for _, name := range []string{scopeAll, scope, ScopeDefault} {
 		if level, said := s[name]; said {
 			return level

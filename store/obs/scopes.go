@@ -46,7 +46,7 @@ func NewLevels(text string) (l *Levels, unknown []string, err error) {
 		{Name: ScopeIngest, About: "Role ingest: what the leader reads and writes"},
 	}}
 	for _, s := range l.scopes {
-		s.first = said.of(s.Name)
+		s.first = said.level(s.Name)
 		s.Reset()
 	}
 	for name := range said {

@@ -81,8 +81,8 @@ type peak struct {
 // Sizes counts the objects of each Population.
 type Sizes struct{ Before, After map[object.ID]int }
 
-// Judge returns the losses that are held, by scope. sizes is called only where the amount counts.
-func (m *Memory) Judge(at time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
+// SelectHeld returns the losses that are held, by scope. sizes is called only where the amount counts.
+func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
 	held := map[Scope][]object.ID{}
 	var missing []object.ID
 	for _, l := range losses {

@@ -79,7 +79,7 @@ func TestJudgeByReason(t *testing.T) {
 		}
 		var m Memory
 		had := without(slices.Concat(services, policies, secrets), c.lost)
-		if got := text(m.Judge(at, losses, had)); got != c.want {
+		if got := text(m.SelectHeld(at, losses, had)); got != c.want {
 			t.Errorf("%v, %d objects: held %q, want %q", c.why, len(losses), got, c.want)
 		}
 	}
@@ -134,7 +134,7 @@ func TestJudgeFolders(t *testing.T) {
 			had = c.lost
 		}
 		var m Memory
-		if got := text(m.Judge(at, losses, without(had, c.lost, c.added...))); got != c.want {
+		if got := text(m.SelectHeld(at, losses, without(had, c.lost, c.added...))); got != c.want {
 			t.Errorf("%s: held %q, want %q", name, got, c.want)
 		}
 	}
@@ -163,7 +163,7 @@ func TestLossesAreAddedUp(t *testing.T) {
 				losses = append(losses, Loss{id, object.Missing})
 			}
 			held = 0
-			for _, ids := range m.Judge(now, losses, without(append(some(f, "Service", "shop", 0, left), some(f, "Node", "", 0, 1)...), lost)) {
+			for _, ids := range m.SelectHeld(now, losses, without(append(some(f, "Service", "shop", 0, left), some(f, "Node", "", 0, 1)...), lost)) {
 				held += len(ids)
 			}
 			now, left = now.Add(c.pause), n

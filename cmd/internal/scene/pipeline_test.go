@@ -123,7 +123,7 @@ func (w *pipeline) relook() error {
 
 // look takes what the folder has now.
 func (w *pipeline) look() error {
-	events, err := w.source.Look()
+	events, err := w.source.ReadChanges()
 	if err != nil {
 		return err
 	}

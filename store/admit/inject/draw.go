@@ -114,7 +114,7 @@ func (c *Config) overlay(ctx context.Context, name string, data *templateData) (
 	if err := t.Execute(&text, data); err != nil {
 		return nil, c.blame(name, err)
 	}
-	out, err := c.overlays.of(text.String())
+	out, err := c.overlays.parse(text.String())
 	if err != nil {
 		return nil, c.blame(name, err)
 	}

@@ -31,8 +31,8 @@ func newOverlays() *overlays {
 	return &overlays{read: read}
 }
 
-// of reads a text. What it gives is the caller's.
-func (o *overlays) of(text string) (map[string]any, error) {
+// parse reads a text. What it gives is the caller's.
+func (o *overlays) parse(text string) (map[string]any, error) {
 	if out, known := o.read.Get(text); known {
 		return runtime.DeepCopyJSON(out), nil
 	}

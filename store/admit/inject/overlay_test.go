@@ -11,7 +11,7 @@ func TestOverlaysAreKept(t *testing.T) {
 	const text = "spec: {containers: [{name: istio-proxy, ports: [{containerPort: 15090}]}]}"
 	o := newOverlays()
 	for range 3 {
-		out, err := o.of(text)
+		out, err := o.parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,11 +23,11 @@ func TestOverlaysAreKept(t *testing.T) {
 		proxy["ports"].([]any)[0].(map[string]any)["containerPort"] = float64(1)
 		proxy["name"] = "other"
 	}
-	if again := testing.AllocsPerRun(10, func() { _, _ = o.of(text) }); again > 40 {
+	if again := testing.AllocsPerRun(10, func() { _, _ = o.parse(text) }); again > 40 {
 		t.Errorf("%v allocations for a text that was read before", again)
 	}
 	for _, text := range []string{"spec: {nodeName: " + strings.Repeat("x", maxOverlayText) + "}", "spec: ["} {
-		_, _ = o.of(text)
+		_, _ = o.parse(text)
 	}
 	if n := o.read.Len(); n != 1 {
 		t.Errorf("%d texts are kept", n)

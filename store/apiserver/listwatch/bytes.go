@@ -77,7 +77,7 @@ func (m *meter) exceeded() bool { return m.left.Load() < 0 }
 
 type meterKey struct{}
 
-// of is a context whose request is counted by this meter.
-func (m *meter) of(ctx context.Context) context.Context {
+// attach is a context whose request is counted by this meter.
+func (m *meter) attach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }

@@ -111,7 +111,7 @@ func (b *bounded) watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	of, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(b.Answer, func() { cancel(ErrNoAnswer) })
 	size := newMeter(maxEvent)
-	inner, err := b.plain.WatchFuncWithContext(size.of(of), o)
+	inner, err := b.plain.WatchFuncWithContext(size.attach(of), o)
 	lists := o.SendInitialEvents != nil
 	if late.Stop(); err != nil {
 		if cancel(nil); !lists { // else an API server without such watches is asked for a list next

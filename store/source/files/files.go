@@ -95,18 +95,18 @@ func Read(dir, cluster string, skipped func(location string)) ([]object.Event, [
 	if skipped != nil {
 		s.reader.skipped = skipped
 	}
-	events, err := s.Look()
+	events, err := s.ReadChanges()
 	return events, s.Problems(), err
 }
 
-// Look reads the folder now and returns what changed since the last look, Synced last, for callers that say themselves
+// ReadChanges reads the folder now and returns what changed since the last look, Synced last, for callers that say themselves
 // when to look, instead of Run: what is there is believed at once. An error: the folder itself cannot be read.
-func (s *Source) Look() ([]object.Event, error) {
-	looks, tree := s.scan()
+func (s *Source) ReadChanges() ([]object.Event, error) {
+	readings, tree := s.scan()
 	if err := tree.unknown[""]; err != nil {
 		return nil, fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
 	}
-	events := s.reader.step(time.Now(), looks, true)
+	events := s.reader.step(time.Now(), readings, true)
 	s.faults(tree)
 	problems := s.reader.problems()
 	s.problems.Store(&problems)
@@ -176,11 +176,11 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 		}
 	}
 	slices.Sort(paths)
-	var looks []look
+	var readings []reading
 	for _, path := range slices.Compact(paths) {
-		looks = append(looks, read(s.Dir, path))
+		readings = append(readings, read(s.Dir, path))
 	}
-	events := s.reader.step(now, looks, false)
+	events := s.reader.step(now, readings, false)
 	if !endless {
 		s.forward(events, emit)
 		return
@@ -210,9 +210,9 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 
 // rescan walks the whole folder, renews the watches and emits what changed.
 func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), first bool) *tree {
-	looks, tree := s.scan()
+	readings, tree := s.scan()
 	watch.set(tree.dirs)
-	events := s.reader.step(now, looks, first)
+	events := s.reader.step(now, readings, first)
 	s.faults(tree)
 	if first {
 		events = append(events, object.Event{Op: object.Synced})
@@ -221,32 +221,32 @@ func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), 
 	return tree
 }
 
-// scan walks the folder and looks at the files that may have changed, and at those that are gone.
-func (s *Source) scan() ([]look, *tree) {
+// scan walks the folder and readings at the files that may have changed, and at those that are gone.
+func (s *Source) scan() ([]reading, *tree) {
 	s.scans.Add(1)
 	t := walk(s.Dir)
-	var looks []look
+	var readings []reading
 	for path, sig := range t.files {
 		if s.known[path] != sig {
-			looks = append(looks, read(s.Dir, path))
+			readings = append(readings, read(s.Dir, path))
 		}
 	}
 	for path, err := range t.irregular {
-		looks = append(looks, look{path: path, err: err})
+		readings = append(readings, reading{path: path, err: err})
 	}
 	for path := range s.reader.files {
 		if _, there := t.files[path]; !there && !t.covers(path) {
-			looks = append(looks, look{path: path, missing: true})
+			readings = append(readings, reading{path: path, missing: true})
 		}
 	}
 	s.known = maps.Clone(t.files)
-	for _, l := range looks {
+	for _, l := range readings {
 		if l.err != nil {
 			delete(s.known, l.path) // tried again by the next walk
 		}
 	}
-	slices.SortFunc(looks, func(a, b look) int { return cmp.Compare(a.path, b.path) })
-	return looks, t
+	slices.SortFunc(readings, func(a, b reading) int { return cmp.Compare(a.path, b.path) })
+	return readings, t
 }
 
 // faults takes over what a walk could not list.

@@ -105,7 +105,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 	l.write("new/folder/d.yaml", pods("d=2"))
 	l.want("put d=2")
 
-	l.write("odd.yaml/e.yaml", pods("e")) // a folder whose name looks like a file's
+	l.write("odd.yaml/e.yaml", pods("e")) // a folder whose name readings like a file's
 	l.want("put e")
 
 	l.write("a.yaml.tmp", pods("a=2")) // the atomic way
@@ -180,16 +180,16 @@ func TestRescan(t *testing.T) {
 	put(t, dir+"/a.yaml", pods("a"))
 	s, err := New(Config{Dir: dir})
 	do(t, err)
-	looks, _ := s.scan()
-	s.reader.step(time.Now(), looks, true)
+	readings, _ := s.scan()
+	s.reader.step(time.Now(), readings, true)
 	put(t, dir+"/a.yaml", pods("a=22"))
 	put(t, dir+"/b.yaml", pods("b"))
-	looks, _ = s.scan()
-	if got := events(s.reader.step(time.Now(), looks, false)); !slices.Equal(got, []string{"put a=22", "put b"}) {
+	readings, _ = s.scan()
+	if got := events(s.reader.step(time.Now(), readings, false)); !slices.Equal(got, []string{"put a=22", "put b"}) {
 		t.Errorf("got %q", got)
 	}
-	if looks, _ = s.scan(); len(looks) != 0 {
-		t.Errorf("nothing changed and %d files were read", len(looks))
+	if readings, _ = s.scan(); len(readings) != 0 {
+		t.Errorf("nothing changed and %d files were read", len(readings))
 	}
 }
 

@@ -138,7 +138,7 @@ func TestForeignJSON(t *testing.T) {
 	r := newReader("", 0)
 	r.skipped = func(location string) { skipped = append(skipped, location) }
 	read := func(text string) []object.Event {
-		return r.step(time.Unix(1, 0), []look{{path: "a.json", data: []byte(text)}}, true)
+		return r.step(time.Unix(1, 0), []reading{{path: "a.json", data: []byte(text)}}, true)
 	}
 	const service = `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "b"}}`
 	if events := read(`{"a": 1}`); len(events)+len(r.problems()) > 0 || len(skipped) != 1 || skipped[0] != "a.json#1" {

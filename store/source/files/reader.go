@@ -10,14 +10,14 @@ import (
 )
 
 // look is one look at one file.
-type look struct {
+type reading struct {
 	path    string
 	missing bool
 	err     error // there, and not readable
 	data    []byte
 }
 
-// reader decides which looks are believed. Whatever takes objects away, or looks cut off, must look the same a grace
+// reader decides which readings are believed. Whatever takes objects away, or readings cut off, must look the same a grace
 // period later: editors and copying tools remove, truncate and write in turn. It is pure: time comes as an argument.
 type reader struct {
 	*folder
@@ -28,7 +28,7 @@ type reader struct {
 	skipped func(location string) // told of each document that is no object, once for each content of its file
 }
 
-// pending is a change that is believed when it looks the same again.
+// pending is a change that is believed when it readings the same again.
 type pending struct {
 	sum   [32]byte
 	gone  bool
@@ -40,13 +40,13 @@ func newReader(cluster string, grace time.Duration) *reader {
 	return &reader{folder: newFolder(), cluster: cluster, grace: grace, pending: map[string]*pending{}, skipped: func(string) {}}
 }
 
-// step takes looks that were taken together. trust: there is nothing to lose yet, believe them all.
-func (r *reader) step(now time.Time, looks []look, trust bool) []object.Event {
+// step takes readings that were taken together. trust: there is nothing to lose yet, believe them all.
+func (r *reader) step(now time.Time, readings []reading, trust bool) []object.Event {
 	changes := map[string]*file{}
 	yielder := loop.NewYielder()
-	for _, l := range looks {
+	for _, l := range readings {
 		yielder.Yield()
-		if file, believed := r.judge(now, l, trust); believed {
+		if file, believed := r.acceptReading(now, l, trust); believed {
 			changes[l.path] = file
 			delete(r.pending, l.path)
 			if file != nil {
@@ -62,8 +62,8 @@ func (r *reader) step(now time.Time, looks []look, trust bool) []object.Event {
 	return r.apply(changes)
 }
 
-// judge says what a look makes of its file, and whether that is believed; false: what stands, stands.
-func (r *reader) judge(now time.Time, l look, trust bool) (*file, bool) {
+// acceptReading says what a look makes of its file, and whether that is believed; false: what stands, stands.
+func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, bool) {
 	have := r.files[l.path]
 	delete(r.faults, l.path)
 	if l.err != nil {

@@ -36,21 +36,21 @@ func newDesk(t *testing.T) *desk {
 	return &desk{t: t, r: newReader("", time.Second), now: time.Unix(1000, 0)}
 }
 
-// see takes looks ("path", "content" pairs; content "-": gone, "!": unreadable) and wants these events.
+// see takes readings ("path", "content" pairs; content "-": gone, "!": unreadable) and wants these events.
 func (d *desk) see(pairs []string, want ...string) {
 	d.t.Helper()
-	var looks []look
+	var readings []reading
 	for i := 0; i < len(pairs); i += 2 {
-		l := look{path: pairs[i], data: []byte(pairs[i+1])}
+		l := reading{path: pairs[i], data: []byte(pairs[i+1])}
 		switch pairs[i+1] {
 		case "-":
-			l = look{path: pairs[i], missing: true}
+			l = reading{path: pairs[i], missing: true}
 		case "!":
-			l = look{path: pairs[i], err: errors.New("permission denied")}
+			l = reading{path: pairs[i], err: errors.New("permission denied")}
 		}
-		looks = append(looks, l)
+		readings = append(readings, l)
 	}
-	got := events(d.r.step(d.now, looks, false))
+	got := events(d.r.step(d.now, readings, false))
 	if !slices.Equal(got, want) {
 		d.t.Errorf("got events %q\n       want %q", got, want)
 	}
@@ -177,9 +177,9 @@ func TestRemovals(t *testing.T) {
 	d.wantProblems()
 	d.see([]string{"a.yaml", pods("a", "b=2"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b=2")
 	d.confirm([]string{"a.yaml", pods("e", "f")}, "put e", "put f", "delete a", "delete b")
-	for _, looks := range [][]look{{{path: "a.yaml", data: []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: e}\nspec: 5\nspec: 6\n")}}, {{path: "a.yaml", missing: true}}} {
+	for _, readings := range [][]reading{{{path: "a.yaml", data: []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: e}\nspec: 5\nspec: 6\n")}}, {{path: "a.yaml", missing: true}}} {
 		for range 2 {
-			for _, e := range d.r.step(d.now, looks, false) {
+			for _, e := range d.r.step(d.now, readings, false) {
 				if e.Op == object.Delete && e.ID.Name != "" && e.Why != object.Missing {
 					t.Errorf("%v is gone, for they %v", e.ID, e.Why)
 				}

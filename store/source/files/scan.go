@@ -145,13 +145,13 @@ func sign(info fs.FileInfo) signature {
 	return s
 }
 
-// read looks at one file. It waits for nobody: what is no file is not read.
-func read(root, path string) look {
+// read readings at one file. It waits for nobody: what is no file is not read.
+func read(root, path string) reading {
 	data, err := contents(filepath.Join(root, path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return look{path: path, missing: true}
+		return reading{path: path, missing: true}
 	}
-	return look{path: path, err: err, data: data}
+	return reading{path: path, err: err, data: data}
 }
 
 func contents(full string) ([]byte, error) {
