@@ -14,14 +14,15 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// answers names the addresses of etcd in the errors of calls that etcd did not answer, and why the last attempt failed: etcd's client returns the context's
-// error alone.
+// answers adds the addresses of etcd, and the cause of the last failed attempt, to errors of requests that etcd did not
+// answer. etcd's client alone returns the context's error.
 type answers struct {
 	at   []string
-	last atomic.Pointer[string] // why the last attempt failed; nil: it did not
+	last atomic.Pointer[string] // cause of the last failed attempt; nil after a successful one
 }
 
-// attempt is an interceptor of single attempts, below the retries of etcd's client.
+// attempt is a gRPC interceptor for single attempts, below the retries of etcd's client. It stores the cause of a
+// failure.
 func (a *answers) attempt(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, in, out, conn, opts...)
@@ -35,7 +36,7 @@ func (a *answers) attempt(ctx context.Context, method string, in, out any, conn 
 	return err
 }
 
-// named is an error with the addresses, where etcd did not answer.
+// named adds the addresses to an error if etcd did not answer. Other errors are returned unchanged.
 func (a *answers) named(err error) error {
 	if err == nil || !isAway(err) {
 		return err
@@ -46,7 +47,7 @@ func (a *answers) named(err error) error {
 	return fmt.Errorf("etcd at %s does not answer: %w", strings.Join(a.at, ","), err)
 }
 
-// wrap has the calls of a client answered by errors with addresses.
+// wrap replaces the key-value and lease interfaces of a client by ones that return errors with addresses.
 func (a *answers) wrap(c *clientv3.Client) { c.KV, c.Lease = namedKV{c.KV, a}, namedLease{c.Lease, a} }
 
 type namedKV struct {

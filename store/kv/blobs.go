@@ -10,26 +10,28 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrConflict: a blob is not at the revision that a change was made against. Nothing was written: read again.
+// ErrConflict means that a blob is not at the revision that a change requires. Nothing was written: read the blob
+// again.
 var ErrConflict = errors.New("another wrote first")
 
-// Blob is one value of a family that this package does not look into.
+// Blob is one value of a family whose contents this package does not decode.
 type Blob struct {
-	Path     string // of one of the Families, below where its keys are
+	Path     string // begins with the path of one of the Families
 	Raw      []byte
-	Revision int64 // of the modification
+	Revision int64 // etcd's modification revision
 }
 
-// BlobChange is one transaction on blobs: all of it, or nothing.
+// BlobChange is one atomic transaction on blobs.
 type BlobChange struct {
-	If     map[string]int64 // path -> the revision that it must be at; 0: it must not be there
-	Put    []Blob           // Revision is not looked at
+	If     map[string]int64 // path -> required modification revision; 0: the blob must be absent
+	Put    []Blob           // Revision is ignored
 	Delete []string
-	// Unchanged: folder -> a revision since which nothing in it was written. ChangeFenced alone looks at it.
+	// Unchanged maps a folder to a revision. The change fails if a key of the folder was written after it. Only
+	// ChangeFenced supports it.
 	Unchanged map[string]int64
 }
 
-// blobFamilies are the folders that the functions of this file write; Blobs reads fleetFamilies too.
+// blobFamilies are the folders that the functions of this file write. Blobs also reads fleetFamilies.
 var blobFamilies = []string{"allowances/", "certificates/", "clocks/", "keys/", "sealing/"}
 
 func (s *Store) blobKey(path string) (string, error) {
@@ -41,12 +43,13 @@ func (s *Store) blobKey(path string) (string, error) {
 	return "", fmt.Errorf("blob %q: want a path below one of %v", path, blobFamilies)
 }
 
-// Blobs lists a folder (its path ends with a slash) in order of paths, linearizably and at one revision, which it returns.
-// since: only what was written after that revision; 0: everything. An error: the folder is none of ours, or etcd does not answer.
+// Blobs lists a folder, whose path ends with a slash, in order of paths. It reads linearizably at one revision and
+// returns that revision. A since above 0 leaves out blobs that were written at that revision or before. Errors: the
+// path is not below one of the Families that this package lists, or etcd does not answer.
 func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {
-		from, err = s.fleetKey(folder) // these are read alike
+		from, err = s.fleetKey(folder) // both kinds of families are read alike
 	}
 	if err != nil {
 		return nil, 0, err
@@ -75,11 +78,11 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 	}
 }
 
-// eachPage is how many blobs EachBlob asks for at once: they may be large.
+// eachPage is the number of blobs in one request of EachBlob. It is small because blobs may be large.
 const eachPage = 16
 
-// EachBlob gives every blob of a folder, in order of paths and as of one revision, some at a time: for folders that do not belong into
-// memory as a whole. An error of f ends it, and is returned.
+// EachBlob calls f with every blob of a folder, in order of paths and as of one revision. It reads pages, for folders
+// that are too large for memory. It stops at the first error of f and returns it.
 func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error) error {
 	from, err := s.blobKey(folder)
 	if err != nil {
@@ -105,8 +108,8 @@ func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error)
 	}
 }
 
-// ChangeBlobs does a change, and returns its revision. ErrConflict: a condition does not hold. After any other error it is
-// unknown whether it was done.
+// ChangeBlobs writes a change and returns its revision. ErrConflict: a condition of the change does not hold, and
+// nothing was written. After any other error the outcome is unknown.
 func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	var conditions []clientv3.Cmp
 	for path, revision := range c.If {
@@ -144,8 +147,8 @@ func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	return resp.Header.Revision, nil
 }
 
-// DropBlobs deletes the blobs from one path up to another, that one left out, and says how many there were.
-// Errors: a path is not one of blobs, or etcd's.
+// DropBlobs deletes the blobs whose paths are at or after from and before to, and returns their number. Errors: a path
+// is outside blobFamilies, or etcd's.
 func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 	first, err := s.blobKey(from)
 	if err != nil {
@@ -162,8 +165,9 @@ func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 	return resp.Deleted, nil
 }
 
-// BlobsChanged receives after something below a folder was written, and after the watch had to start again, until the
-// context ends. Many changes may be one receipt: read again. An error: the folder is not one of blobs.
+// BlobsChanged returns a channel that receives after writes below a folder, and after each restart of the watch, until
+// ctx ends. Several changes may cause one receipt, so the receiver reads the folder again. An error means that the
+// folder is outside blobFamilies.
 func (s *Store) BlobsChanged(ctx context.Context, folder string) (<-chan struct{}, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {

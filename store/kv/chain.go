@@ -12,39 +12,40 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Place is where a complete head stands among all heads that the leaders of a mesh have written. It is what a restore of etcd is judged
-// by: revisions and the cluster's id say nothing of that, since a restore may keep them, change them, or raise them (etcdutl snapshot
-// restore --bump-revision; issue 12, item 14). The zero Place is that of a head which an older build wrote.
+// Place is the position of a complete head among all heads that the leaders of a mesh have written. It shows whether a
+// restore of etcd lost state. Revisions and the cluster's id do not: a restore may keep them, change them or raise them
+// (etcdutl snapshot restore --bump-revision). Heads of older builds have the zero Place.
 type Place struct {
-	Chain uint64 // made at random by the leader that found no chain, carried on by all after it; 0: not known
-	Term  uint64 // of the leader that wrote the head: each full comparison with what is stored begins a higher one
-	Seq   uint64 // counts the batches of a leader
+	Chain uint64 // random number of the first leader of the chain, kept by all later leaders; 0: not known
+	Term  uint64 // of the leader that wrote the head; each full comparison with the stored records begins a higher term
+	Seq   uint64 // number of the batch within the term
 }
 
-// maxTerm is above all terms that are believed: who begins the next one must be able to count on.
+// maxTerm is above all accepted terms, so that the next leader can still add one.
 const maxTerm = 1 << 62
 
-// Known tells whether it says anything.
+// Known reports whether p names a chain.
 func (p Place) Known() bool { return p.Chain != 0 }
 
-// Before tells whether it is an earlier place of the same chain.
+// Before reports whether p is an earlier place of the same chain as other.
 func (p Place) Before(other Place) bool {
 	return p.Known() && p.Chain == other.Chain && cmp.Or(cmp.Compare(p.Term, other.Term), cmp.Compare(p.Seq, other.Seq)) < 0
 }
 
-// sameTerm tells whether both are of one term of one chain, or neither is known.
+// sameTerm reports whether both places are of one term of one chain, or both are unknown.
 func (p Place) sameTerm(other Place) bool { return p.Chain == other.Chain && p.Term == other.Term }
 
-// Next is the first place of a new term after p, in its chain if it has one: after seen too, as far as that is of the same chain. Terms
-// are milliseconds since 1970 where nothing speaks against it, so that a leader that knows nothing of what was written before a restore
-// is above that all the same; in a store that goes on their order needs no clock.
+// Next returns the first place of a new term, after p and after seen where seen is in the same chain. The chain is p's,
+// else that of seen, else a random one. The term is at least the milliseconds since 1970, so that a leader without
+// knowledge of lost heads still exceeds their terms. Within a store that was never restored the order of terms needs no
+// clock.
 func (p Place) Next(seen Place, now time.Time) Place {
 	clock := uint64(max(0, now.UnixMilli()))
 	next := Place{Chain: cmp.Or(p.Chain, seen.Chain), Term: max(p.Term+1, clock)}
 	if seen.Chain == next.Chain {
 		next.Term = max(next.Term, seen.Term+1)
 	}
-	if next.Term >= maxTerm { // nobody gets there by counting
+	if next.Term >= maxTerm { // no leader counts this far: the stored term is invalid
 		next = Place{Term: clock}
 	}
 	for next.Chain == 0 {
@@ -53,10 +54,10 @@ func (p Place) Next(seen Place, now time.Time) Place {
 	return next
 }
 
-// String is what ParsePlace reads.
+// String returns the form that ParsePlace reads: CHAIN.TERM.BATCH, the chain in hexadecimal.
 func (p Place) String() string { return fmt.Sprintf("%016x.%d.%d", p.Chain, p.Term, p.Seq) }
 
-// ParsePlace reads what String wrote; an error where that is no known place.
+// ParsePlace parses the form of String. An error means that the text is malformed or names no known place.
 func ParsePlace(s string) (Place, error) {
 	parts := strings.Split(s, ".")
 	if len(parts) != 3 {
@@ -75,7 +76,7 @@ func ParsePlace(s string) (Place, error) {
 	return p, nil
 }
 
-// value is the place in a head.
+// value encodes the place for a head; nil if the place is not known.
 func (p Place) value() *model.PlaceValue {
 	if !p.Known() {
 		return nil
@@ -83,7 +84,8 @@ func (p Place) value() *model.PlaceValue {
 	return &model.PlaceValue{Chain: p.Chain, Term: p.Term, Seq: p.Seq}
 }
 
-// placeOf reads what a head says. A term that cannot be counted on from is as none: the next leader begins another chain.
+// placeOf decodes the place of a head. A term of maxTerm or more counts as unknown, and the next leader begins another
+// chain.
 func placeOf(v *model.PlaceValue) Place {
 	if v.GetChain() == 0 || v.GetTerm() >= maxTerm {
 		return Place{}
@@ -91,12 +93,13 @@ func placeOf(v *model.PlaceValue) Place {
 	return Place{Chain: v.Chain, Term: v.Term, Seq: v.Seq}
 }
 
-// ErrRolledBack: the newest state in the store is older than the one that was read before.
+// ErrRolledBack means that the store's newest state is older than one that was read before.
 var ErrRolledBack = errors.New("the store's newest state is older than the one that was read")
 
-// CheckHead says whether a store that answers like this has nothing older than what was read before, of which at and place are the newest. A
-// head of the same chain is judged by its place alone. Else, and where older builds write heads, it has to be the same cluster at no
-// earlier revision. The errors: ErrRolledBack, ErrRegressed, ErrClusterChanged.
+// CheckHead returns an error if a store with this stat is older than the state that was read before, whose newest position
+// and place are at and place. If both heads are of one chain, their places alone decide. Otherwise, and for heads of
+// older builds, the store must be the same cluster at the same or a later revision. Errors: ErrRolledBack,
+// ErrRegressed, ErrClusterChanged.
 func CheckHead(at Position, place Place, stat Stat) error {
 	head := stat.Head.Place
 	switch {

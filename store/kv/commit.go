@@ -12,45 +12,47 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The bounds of one transaction. etcd itself refuses 128 operations and 1.5 MiB.
+// Bounds of one transaction. etcd itself refuses more than 128 operations and 1.5 MiB.
 const (
 	MaxTxnOps   = 100
 	MaxTxnBytes = MaxRecordBytes + headRoom
-	// MaxRecordBytes is how large one record's key and value may be together.
+	// MaxRecordBytes bounds the key and value of one record together, in bytes.
 	MaxRecordBytes = 1<<20 - 512
 	headRoom       = 4 << 10 // for the head and the fence in the same transaction
 )
 
-// Batch is one semantic change: what is put and deleted becomes visible to replicas together.
+// Batch is one semantic change. Replicas see all its puts and deletes at once.
 type Batch struct {
 	Epoch Epoch
-	Place Place // of the head that the batch makes; its Chain may be 0: the head says no place
-	// After is the head's revision that this batch was compared with, from Load or the last Commit: the batch is refused
-	// as stale where the head has moved. 0: any complete head, or none. Where the head is incomplete, only a batch made
-	// from a full comparison with it may follow, and says so by naming it here.
+	Place Place // of the head that completes the batch; with Chain 0 the head states no place
+	// After is the revision of the head that this batch was compared with, from Load or from the last Commit. The batch is
+	// refused as stale if the head has moved since. 0 accepts any complete head or an empty store. An incomplete head must
+	// be named here: only a batch from a full comparison with it may follow.
 	After   int64
 	Puts    []model.Record
 	Deletes []model.Key
-	// Restore is what others changed and is put back as it was, byte for byte; Raw nil: it was not there. Stored has it as it was, so
-	// that it changes nothing there.
+	// Restore lists records that others changed and that are written back byte for byte. Raw nil deletes the record.
+	// Stored already counts these records in their restored form.
 	Restore []Value
 
-	// Stored says what the records are before the batch, as the writer knows them: what others changed since is not in it. It is not
-	// changed. Not Known: the head of the batch says nothing.
+	// Stored is the Contents of the records before the batch, as the writer knows them, without changes by others. Commit
+	// does not modify it. If it is not Known, the head states no Contents.
 	Stored Contents
-	// Was is the hash of what is stored under each key of Puts and Deletes, in the same sense; a key that is not in it: nothing.
+	// Was maps each key of Puts and Deletes to the hash of its stored value, as the writer knows it. Absent keys have no
+	// stored value.
 	Was map[model.Key]model.Hash
 }
 
-// Len is the number of records the batch touches.
+// Len returns the number of records that the batch touches.
 func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore) }
 
-// Commit writes a batch, puts before deletes, and returns the complete head that holds it. Every transaction writes the head, so a
-// revision that changed records and not the head is somebody else's. An empty batch writes nothing where the head is complete
-// already, of the batch's term, and says of the records what the batch does; else it writes the head.
+// Commit writes a batch, puts before deletes, and returns the complete head that holds it. Every transaction writes the
+// head, so a revision that changed records without the head comes from another writer. An empty batch writes nothing if
+// the head is complete, of the batch's term, and states the batch's Contents. Otherwise it writes the head.
 //
-// Errors: *TooLargeError comes with a valid head: all but the named records was written. ErrDeposed and ErrStale: the
-// rest of the batch was not written. After any other error it is unknown what was written: load and compare again.
+// Errors: *TooLargeError comes with a valid head: everything but the named records was written. After ErrDeposed or
+// ErrStale the remaining transactions of the batch were not written. After any other error the outcome is unknown: load
+// and compare again.
 func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 	if err := b.check(); err != nil {
 		return Head{}, err
@@ -63,7 +65,7 @@ func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 		return Head{}, all.err
 	}
 	head, known := s.headOfMine(b)
-	if !known || !more { // with nothing to write no comparison would find that the head moved
+	if !known || !more { // an empty batch would not notice that the head moved
 		var err error
 		if head, err = s.headFor(ctx, b); err != nil {
 			return Head{}, fmt.Errorf("commit batch of %d at epoch %d: %w", b.Len(), b.Epoch.Revision, err)
@@ -81,7 +83,7 @@ func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 	return head, tooLarge(all.refused)
 }
 
-// write writes the transactions of a batch after a head, the first of them given, and returns the complete head.
+// write writes the transactions of a batch after head, beginning with ops, and returns the complete head.
 func (s *Store) write(ctx context.Context, head Head, ops []clientv3.Op, following func() ([]clientv3.Op, bool), all *txns) (Head, error) {
 	b := all.batch
 	next := Head{Epoch: b.Epoch.Revision, Seq: b.Place.Seq, LastComplete: head.CompleteRevision(), Place: head.Place, Revision: head.Revision}
@@ -110,8 +112,8 @@ func (s *Store) write(ctx context.Context, head Head, ops []clientv3.Op, followi
 	}
 }
 
-// encodeHead makes the value of a head. One that is too large for its room (which takes more kinds than any build has) says nothing of the
-// records.
+// encodeHead encodes a head. If the value exceeds its room, Contents are left out. That takes more kinds than any build
+// has.
 func (s *Store) encodeHead(h *Head) ([]byte, error) {
 	value, err := h.encode()
 	if err != nil || len(value) <= headRoom-fenceRoom {
@@ -123,14 +125,14 @@ func (s *Store) encodeHead(h *Head) ([]byte, error) {
 	return h.encode()
 }
 
-// wrote is a complete head, and who wrote it.
+// wrote is a complete head with the epoch that wrote it.
 type wrote struct {
 	epoch Epoch
 	head  Head
 }
 
-// headOfMine is the head that the batch follows, where this process wrote it in the same epoch: then it need not be read, since
-// every transaction compares the epoch and the head's revision again.
+// headOfMine returns the head that the batch follows, if this process wrote it in the same epoch. Reading it again is
+// unnecessary: every transaction compares the epoch and the head's revision.
 func (s *Store) headOfMine(b Batch) (Head, bool) {
 	last := s.last.Load()
 	if last == nil || last.epoch != b.Epoch || last.head.Revision != b.After {
@@ -139,7 +141,8 @@ func (s *Store) headOfMine(b Batch) (Head, bool) {
 	return last.head, true
 }
 
-// headFor reads the head that the batch follows, if the epoch still leads and the batch may follow it.
+// headFor reads the head that the batch follows. Errors: ErrDeposed if the epoch no longer leads, ErrStale if the batch
+// may not follow the head.
 func (s *Store) headFor(ctx context.Context, b Batch) (Head, error) {
 	resp, err := s.client.Txn(ctx).If(fence(b.Epoch)).Then(clientv3.OpGet(s.prefix + headPath)).Commit()
 	if err != nil {
@@ -161,7 +164,8 @@ func (s *Store) headFor(ctx context.Context, b Batch) (Head, error) {
 	return head, nil
 }
 
-// fenced writes one transaction if the epoch leads and the head is where it was left, and returns its revision.
+// fenced writes one transaction and returns its revision. ErrDeposed: the epoch no longer leads. ErrStale: the head is
+// not at revision head.
 func (s *Store) fenced(ctx context.Context, epoch Epoch, head int64, ops []clientv3.Op) (int64, error) {
 	resp, err := s.client.Txn(ctx).
 		If(fence(epoch), clientv3.Compare(clientv3.ModRevision(s.prefix+headPath), "=", head)).
@@ -184,7 +188,7 @@ func fence(epoch Epoch) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(epoch.Key), "=", epoch.Revision)
 }
 
-// check refuses a batch that no transaction could be made of.
+// check refuses a batch without an epoch, or with a record that it names twice.
 func (b *Batch) check() error {
 	if b.Epoch.Key == "" || b.Epoch.Revision == 0 {
 		return errors.New("commit without an epoch")
@@ -195,18 +199,19 @@ func (b *Batch) check() error {
 	return nil
 }
 
-// txns makes the operations of a batch, transaction by transaction, each with room for the head. Records are encoded when their transaction's turn comes: a
-// comparison may write all that many clusters have, which encoded at once would be a large part of what the leader has in memory.
+// txns encodes the operations of a batch, transaction by transaction, each with room for the head. Records are encoded
+// only for the next transaction: a first comparison may write the records of many clusters, which encoded at once would
+// be a large part of the leader's memory.
 type txns struct {
 	store *Store
 	batch Batch
-	// What is known after the last transaction:
-	contents Contents // what the records are then
+	// Known after the last transaction:
+	contents Contents // Contents after the batch
 	refused  TooLargeError
-	err      error // why there are no more transactions
+	err      error // why the batch ended early
 }
 
-// each is every transaction, in order.
+// each yields the operations of every transaction, in order.
 func (t *txns) each(yield func([]clientv3.Op) bool) {
 	var ops []clientv3.Op
 	size := 0
@@ -224,7 +229,7 @@ func (t *txns) each(yield func([]clientv3.Op) bool) {
 	}
 }
 
-// ops is every operation, puts before deletes, with at most how many bytes it takes.
+// ops yields every operation, puts before deletes, with an upper bound of its size in bytes.
 func (t *txns) ops(yield func(clientv3.Op, int) bool) {
 	folder := t.store.prefix + recordsPath
 	put := func(key string, value []byte) bool {
@@ -267,15 +272,15 @@ func (t *txns) ops(yield func(clientv3.Op, int) bool) {
 	}
 }
 
-// count takes down in contents that a record is put.
+// count adds a put record to contents.
 func (t *txns) count(record model.Record, path string, value []byte) {
 	if !t.contents.Known() {
 		return
 	}
 	hash := model.HashOf(value)
 	if t.contents.Replace(path, t.batch.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
-		// The writer will know the record by another hash than that of its bytes. Nothing is compared then: no fleet may stand still
-		// for a fault in how records are encoded.
+		// The writer knows the record by another hash than that of its bytes. Contents are given up: a fault in the encoding
+		// must not stop the whole fleet.
 		t.store.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests",
 			slog.String("record", record.Meta().Key.String()))
 		t.contents = Contents{}
@@ -284,7 +289,7 @@ func (t *txns) count(record model.Record, path string, value []byte) {
 
 func sizeOf(key string, value []byte) int { return len(key) + len(value) + opBytes }
 
-// repeated finds a record that stands twice in a batch: which of the two holds would be left to chance.
+// repeated returns a path that the batch names twice. etcd would apply one of the two at random.
 func repeated(b Batch) (string, bool) {
 	seen := make(map[string]bool, b.Len())
 	twice := func(path string) bool {
@@ -310,7 +315,8 @@ func repeated(b Batch) (string, bool) {
 	return "", false
 }
 
-// opBytes is at least what an operation takes beside its key and value, fenceRoom what the fence and the head's key take.
+// opBytes is the least size of an operation beside its key and value, fenceRoom the size of the fence and the head's
+// key.
 const (
 	opBytes   = 32
 	fenceRoom = 512

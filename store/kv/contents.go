@@ -11,31 +11,32 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// contentsAlgorithm is how this build digests records. A record counts as the first 128 bits of the SHA-256 of its path below records/
-// and model.HashOf its value as stored, which has 16 bytes. The digest of a kind is the sum of its records modulo 2^128, so that it
-// follows each change without a look at the other records (issue 12, item 12).
+// contentsAlgorithm identifies the way in which this build digests records. A record counts as the first 128 bits of
+// the SHA-256 of its path below records/ and the 16 bytes of model.HashOf its stored value. The digest of a kind is the
+// sum of its records modulo 2^128, so that one change updates it without reading other records.
 const contentsAlgorithm = 1
 
-// Contents says what a set of records is, kind by kind: how many, and a digest. It is of bytes as they are stored, never of what a
-// build would encode, so builds that would encode differently have the same Contents. A kind is the first part of the path, also one
-// that this build does not know. The zero Contents says nothing: it is that of a head which an older build wrote.
+// Contents counts and digests a set of records, kind by kind. It covers the bytes as stored, so builds that encode
+// records differently compute equal Contents. A kind is the first part of the path, even where this build does not know
+// the kind. The zero Contents means that nothing is known; heads of older builds have it.
 type Contents struct {
-	algorithm uint32 // 0: nobody says; above contentsAlgorithm: a newer build says, and this one does not understand it
+	algorithm uint32 // 0: not stated; above contentsAlgorithm: stated by a newer build in a way that this build does not know
 	kinds     map[string]KindContents
 }
 
-// KindContents is the Contents of one kind. Equal values are equal sets of records, but for accidents of one in 2^128.
+// KindContents is the Contents of one kind. Different sets of records have equal values with a probability of 1 in
+// 2^128.
 type KindContents struct {
 	Count     uint64
-	high, low uint64 // the sum
+	high, low uint64 // the 128-bit sum of digests
 }
 
-// NewContents says that there are no records.
+// NewContents returns the Contents of an empty store.
 func NewContents() Contents {
 	return Contents{algorithm: contentsAlgorithm, kinds: map[string]KindContents{}}
 }
 
-// ContentsOf says what a list of stored values is.
+// ContentsOf returns the Contents of a list of stored values.
 func ContentsOf(values []Value) Contents {
 	c := NewContents()
 	for _, v := range values {
@@ -44,20 +45,21 @@ func ContentsOf(values []Value) Contents {
 	return c
 }
 
-// Known tells whether it says something that this build understands.
+// Known reports whether c was computed with this build's algorithm.
 func (c Contents) Known() bool { return c.algorithm == contentsAlgorithm }
 
-// Algorithm is 0 where nobody says what the records are; one that is not 0 and not Known is of a newer build.
+// Algorithm returns 0 for the zero Contents. A number above 0 that is not Known is of a newer build.
 func (c Contents) Algorithm() uint32 { return c.algorithm }
 
-// Clone is one that can be changed without changing this one.
+// Clone returns a copy that Replace changes independently of c.
 func (c Contents) Clone() Contents {
 	c.kinds = maps.Clone(c.kinds)
 	return c
 }
 
-// Replace follows a change of the record at a path below records/, from one hash of its stored bytes to another; the zero Hash: there is
-// no record. It changes c, which must be Known, and every copy of it that is no Clone.
+// Replace updates c, which must be Known, for a record whose stored bytes changed from the hash old to the hash now.
+// path is below records/; the zero Hash stands for an absent record. Copies of c that were not made by Clone change
+// too.
 func (c Contents) Replace(path string, old, now model.Hash) {
 	if old == now {
 		return
@@ -85,17 +87,17 @@ func (c Contents) Replace(path string, old, now model.Hash) {
 	c.kinds[name] = kind
 }
 
-// digest is what one record counts as.
+// digest returns the 128 bits that one record adds to the sum of its kind.
 func digest(path string, value model.Hash) (high, low uint64) {
 	room := [256]byte{}
 	sum := sha256.Sum256(append(append(room[:0], path...), value[:]...))
 	return binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])
 }
 
-// Kind is what is said of one kind, by the name that paths begin with.
+// Kind returns the Contents of one kind, named by the first part of its paths.
 func (c Contents) Kind(name string) KindContents { return c.kinds[name] }
 
-// CopyKind makes what is said of one kind what other says of it. It changes c, as Replace does.
+// CopyKind replaces the Contents of one kind by those in other. Like Replace it changes c and its copies.
 func (c Contents) CopyKind(name string, other Contents) {
 	if kind, is := other.kinds[name]; is {
 		c.kinds[name] = kind
@@ -104,10 +106,10 @@ func (c Contents) CopyKind(name string, other Contents) {
 	}
 }
 
-// Kinds lists the kinds of which there are records, sorted.
+// Kinds lists the kinds that have records, sorted.
 func (c Contents) Kinds() []string { return slices.Sorted(maps.Keys(c.kinds)) }
 
-// Differ lists the kinds of which two say different things, sorted; nil where one of them is not Known: nothing is compared then.
+// Differ lists the kinds whose Contents differ, sorted. It returns nil if c or other is not Known.
 func (c Contents) Differ(other Contents) (kinds []string) {
 	if !c.Known() || !other.Known() {
 		return nil
@@ -126,7 +128,7 @@ func (c Contents) Differ(other Contents) (kinds []string) {
 	return kinds
 }
 
-// value is c in a head; nil where it says nothing that this build understands.
+// value encodes c for a head; nil if c is not Known.
 func (c Contents) value() *model.ContentsValue {
 	if !c.Known() {
 		return nil
@@ -140,7 +142,7 @@ func (c Contents) value() *model.ContentsValue {
 	return v
 }
 
-// contentsOf reads what a head says. What is not well-formed is as an algorithm that this build does not know.
+// contentsOf decodes the Contents of a head. Malformed Contents decode as those of an unknown algorithm.
 func contentsOf(v *model.ContentsValue) Contents {
 	if v.GetAlgorithm() != contentsAlgorithm {
 		return Contents{algorithm: v.GetAlgorithm()}

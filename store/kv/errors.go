@@ -10,28 +10,30 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// What callers decide by.
+// Errors by which callers decide.
 var (
-	// ErrDeposed: the election key is gone or another's. The batch's remaining transactions were not written.
+	// ErrDeposed: the election key is gone or belongs to another process. The batch's remaining transactions were not
+	// written.
 	ErrDeposed = errors.New("deposed: the election key is no longer this leader's")
-	// ErrStale: the head is not the one that the batch was made against, or is incomplete. Load, compare everything, and
-	// commit what differs.
+	// ErrStale: the head is incomplete, or the batch was made against another head. Load, compare everything, and commit
+	// the differences.
 	ErrStale = errors.New("stale: the stored head is not the one that this batch was compared with")
-	// ErrCompacted: etcd no longer has the revision that was asked for. Load again.
+	// ErrCompacted: etcd has compacted the requested revision. Load again.
 	ErrCompacted = errors.New("revision was compacted")
-	// ErrRegressed: the store is at an older revision than was seen of it before: it was restored from a backup.
+	// ErrRegressed: the store is at an older revision than one that was seen before. It was restored from a backup.
 	ErrRegressed = errors.New("the store's revision went back")
-	// ErrClusterChanged: the endpoints answer for another etcd cluster than before.
+	// ErrClusterChanged: the endpoints belong to another etcd cluster than before.
 	ErrClusterChanged = errors.New("the etcd cluster is another one")
-	// ErrForbidden: the user of this process has no right to it in etcd (Grants).
+	// ErrForbidden: the etcd user of this process lacks the permission (Grants).
 	ErrForbidden = errors.New("etcd does not permit it")
-	// ErrFull: etcd has used up its quota and writes nothing (it goes on to read and to delete) until history is compacted, its files are
-	// defragmented, and the alarm NOSPACE is disarmed; an embedded one does that itself (Maintain).
+	// ErrFull: etcd has used up its quota and refuses writes, but still reads and deletes. It writes again once history is
+	// compacted, the files are defragmented and the alarm NOSPACE is disarmed. An embedded etcd does all that itself
+	// (Maintain).
 	ErrFull = errors.New("etcd has no space left")
 )
 
-// TooLargeError names the records that do not fit a transaction. Everything else in their batch was written; what was
-// stored under their keys before still is.
+// TooLargeError names the records that do not fit into a transaction. All other records of their batch were written.
+// The named records keep their previous values in the store.
 type TooLargeError struct {
 	Records []model.Key
 	Sizes   []int // bytes of key and value
@@ -45,7 +47,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("not written, at most %d bytes fit in etcd: %s", MaxRecordBytes, strings.Join(each, "; "))
 }
 
-// translate gives etcd's errors the names above.
+// translate wraps etcd's errors in the errors above.
 func translate(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("%w: %w", ErrCompacted, err)

@@ -2,7 +2,7 @@ package kv
 
 import "context"
 
-// FencedBlobs writes many blobs under one epoch, some in each transaction. It belongs to one goroutine.
+// FencedBlobs collects writes of blobs under one epoch into transactions. One goroutine uses it.
 type FencedBlobs struct {
 	store  *Store
 	epoch  Epoch
@@ -11,13 +11,13 @@ type FencedBlobs struct {
 	done   []func()
 }
 
-// FencedBlobs begins such writing; most is how many blobs one transaction writes.
+// FencedBlobs returns an empty collection. One transaction writes at most most blobs.
 func (s *Store) FencedBlobs(epoch Epoch, most int) *FencedBlobs {
 	return &FencedBlobs{store: s, epoch: epoch, most: most}
 }
 
-// Set writes a blob, or deletes it where raw is empty; each path may be set once. done is called when that is stored: by a later Set, or by Flush.
-// Errors are those of ChangeFenced, of any blob that was set before and is not known to be stored.
+// Set writes a blob, or deletes it if raw is empty. Each path may be set once. done is called once the write is stored,
+// by a later Set or by Flush. Errors are those of ChangeFenced; they may concern any blob whose done was not called.
 func (b *FencedBlobs) Set(ctx context.Context, path string, raw []byte, done func()) error {
 	if len(raw) == 0 {
 		b.change.Delete = append(b.change.Delete, path)
@@ -30,7 +30,7 @@ func (b *FencedBlobs) Set(ctx context.Context, path string, raw []byte, done fun
 	return b.Flush(ctx)
 }
 
-// Flush writes what was set and is not stored yet; errors as of Set.
+// Flush writes all blobs that are not stored yet. Errors are those of Set.
 func (b *FencedBlobs) Flush(ctx context.Context) error {
 	if len(b.done) == 0 {
 		return nil

@@ -13,15 +13,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Folder is all blobs below a folder at one revision. It never changes.
+// Folder is the list of all blobs below a folder at one revision. It is immutable.
 type Folder struct {
 	Blobs    []Blob // ordered by path
-	Revision int64  // of etcd: of the list, or of the last change that is in it
+	Revision int64  // etcd's revision of the list, or of the last change in it
 }
 
-// Follow gives a folder (one of fleetFamilies, or leader/, where the oldest blob is the leader's) as it
-// is and then after each change, until ctx ends; then the channel is closed. A reader that is slow gets the newest
-// state only. While etcd is away the last state stands; when it is back the folder is listed again. An error: the folder is none of these.
+// Follow returns a channel of states of a folder: the present one and one after each change. The folder is one of
+// fleetFamilies, or leader/, whose oldest blob is the leader's. A slow reader receives the newest state only. While
+// etcd does not answer no state arrives; afterwards the folder is listed again. The channel is closed when ctx ends. An
+// error means that the path is neither.
 func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error) {
 	from := s.prefix + folder
 	if folder != leaderPath+"/" {
@@ -53,7 +54,7 @@ func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error
 	return states, nil
 }
 
-// follow lists and watches once; the error says why it ended.
+// follow lists and watches once. Its error says why the watch ended.
 func (s *Store) follow(ctx context.Context, from string, states chan Folder) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -89,7 +90,7 @@ func (s *Store) blob(kv *mvccpb.KeyValue) Blob {
 	return Blob{Path: s.path(string(kv.Key)), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}
 }
 
-// publish replaces what the reader has not fetched; there is one writer, so there is room then.
+// publish replaces a state that the reader has not received. It is the only writer of the channel, so it never blocks.
 func publish(states chan Folder, blobs map[string]Blob, revision int64) {
 	folder := Folder{Revision: revision, Blobs: make([]Blob, 0, len(blobs))}
 	for _, key := range slices.Sorted(maps.Keys(blobs)) {

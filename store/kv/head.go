@@ -9,26 +9,26 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Epoch is one term of leadership: the election key and the revision it was created at. It is the fence of every write.
+// Epoch is one term of leadership: the election key and its creation revision. It fences every write.
 type Epoch struct {
-	Key      string // the whole etcd key
+	Key      string // the full etcd key
 	Revision int64
 }
 
-// Head says whether the records beside it are a whole state. The zero Head is that of an empty store: there is none.
+// Head states whether the records beside it are a complete state. An empty store has the zero Head.
 type Head struct {
-	Revision     int64 // etcd's modification revision of the head; 0: there is no head
-	Epoch        int64 // Epoch.Revision of the leader that wrote it
-	Seq          uint64
+	Revision     int64  // etcd's modification revision of the head; 0: there is no head
+	Epoch        int64  // Epoch.Revision of the leader that wrote it
+	Seq          uint64 // number of the batch
 	Complete     bool
-	LastComplete int64     // the newest complete revision before this head; 0: none
-	Time         time.Time // when it was written, by the leader's clock, milliseconds
-	Contents     Contents  // of a complete head: what the records are, as who wrote it knows
+	LastComplete int64     // the newest complete revision before this head; 0: there was none
+	Time         time.Time // of the write, by the leader's clock, in milliseconds
+	Contents     Contents  // of a complete head: the records as its writer knows them
 	Place        Place     // of the state at CompleteRevision
-	Err          error     // why the stored value does not decode; such a head is incomplete and only Revision is known
+	Err          error     // why the stored value does not decode; such a head is incomplete, and only Revision is set
 }
 
-// CompleteRevision is the newest revision at which the records are whole, 0 where there was none yet.
+// CompleteRevision returns the newest revision with a complete state; 0 if there was none yet.
 func (h Head) CompleteRevision() int64 {
 	if h.Complete {
 		return h.Revision
@@ -43,7 +43,7 @@ func (h Head) encode() ([]byte, error) {
 	})
 }
 
-// decodeHead reads the value of the head that was modified at revision.
+// decodeHead decodes the value of the head that was modified at revision. An error is in Head.Err.
 func decodeHead(b []byte, revision int64) Head {
 	var v model.HeadValue
 	err := proto.Unmarshal(b, &v)

@@ -1,60 +1,58 @@
 // Package kv is the etcd side of the store: fenced batches, pinned lists, one watch.
 //
-// Owns: every key below /navarch/<mesh>/v1/, laid out by Families.  Reads: store/model.  Never: decides what should be
-// there; writes records outside a transaction that compares the election key.
+// Owns: every key below /navarch/<mesh>/v1/, laid out by Families. Reads: store/model. Never: decides the contents of
+// records; writes records outside a transaction that compares the election key.
 //
 // # Publishing
 //
-// The leader writes Batches. A batch that fits one transaction writes its records and a complete head together. A larger
-// one makes the head incomplete with its first transaction and complete with its last, so at every revision the head
-// says whether the records beside it are a whole state. Readers publish, and start, only where it does; an incomplete
-// head also says which revision was complete last, so that a reader can start there. Whoever leads next finds the head
-// as it is, compares everything, and commits a batch that completes it.
+// The leader writes Batches. A batch that fits one transaction writes its records and a complete head together. A
+// larger batch makes the head incomplete with its first transaction and complete with its last. So at every revision
+// the head states whether the records beside it are a complete state. Readers start and publish at complete states
+// only. An incomplete head names the last complete revision, so that a reader can start there. The next leader finds an
+// incomplete head, compares everything, and commits a batch that completes it.
 //
-// A complete head also says what the records are: their number and a digest for each kind (Contents). So readers notice what others
-// than the leader changed, by accident or with foreign tools, and the leader mends it. It is no proof against somebody who has the
-// right to write: he can write the head too.
+// A complete head also states the number of records and a digest for each kind (Contents). Readers use them to notice
+// changes by others than the leader, made by accident or with foreign tools, and the leader repairs such changes.
+// Contents do not protect against an attacker who may write to etcd: the attacker can write the head too.
 //
 // # Revisions of the control plane
 //
 // Several revisions of the control plane may share an etcd (revision.go). A Family of keys belongs to one revision or
-// to the whole mesh. What a build makes of the configuration is its revision's own; the CA is the mesh's. Store puts
-// each path below the one prefix or the other, so that no other package knows of revisions. Writes to Kubernetes have
-// one writer: all status.Writers of a leader ask whether their revision is promoted and their process holds the
-// election writer/. deploy/docs/revisions.md has the operator's side.
+// to the whole mesh. The configuration, as one build normalises it, belongs to its revision; the CA belongs to the
+// mesh. Store adds the prefix of the revision or of the mesh to each path, so that no other package knows of revisions.
+// Writes to Kubernetes have one writer: all status.Writers of a leader ask whether their revision is promoted and their
+// process holds the election writer/. deploy/docs/revisions.md has the operator's side.
 //
 // # Contents
 //
 // A complete head has for each kind the number of records and a sum of their digests, over paths and bytes as stored
-// (Contents). Nothing depends on how a build would encode a record. The leader counts what it read when its term began
-// and what it wrote since (Batch.Stored, Was), never what others made of it.
+// (Contents). The sums do not depend on how a build encodes a record. The leader counts the records that it read when
+// its term began and those that it wrote since (Batch.Stored, Was), without changes by others.
 //
-// Every transaction of a leader writes the head, so a revision of the records without a new head comes from another
-// writer. store/ingest follows its own records and writes such records again, or removes them. Where no object says
-// what a record should be, because its object cannot be understood or its kind is a newer build's, the leader reads
-// the record as it was before from etcd's history. Load returns a store that differs from its head as it was at the
-// head, while etcd has that revision; the watch from there brings later changes.
+// Every transaction of a leader writes the head, so a revision with changed records and no new head comes from another
+// writer. store/ingest follows its own records, and writes such records again or removes them. Sometimes no object
+// gives the right value of a record, because the object does not parse or its kind is a newer build's. Then the leader
+// reads the record's earlier value from etcd's history. If the records differ from the head, Load returns the state at
+// the head's revision, while etcd has that revision. A watch from there delivers later changes.
 //
-// A mirror keeps the same sums as it reads, and compares them at each complete head. A kind that differs stays staged.
-// The mirror lists the store again, at once and then with longer and longer pauses, and names the kind if the list
-// differs too (mirror.Held). A mirror without a good state of a known kind, in memory or on disk, is not ready.
-// navarchctl store adopt stands for election and writes a head that agrees with what is stored.
+// A mirror computes the same sums as it reads, and compares them at each complete head. A kind that differs stays
+// staged. The mirror lists the store again, at once and then with longer and longer pauses. If the list differs too,
+// the mirror reports the kind (mirror.Held). A mirror without a good state of a known kind, in memory or on disk, is
+// not ready. navarchctl store adopt stands for election and writes a head that agrees with the stored records.
 //
-// All this protects against accidents and foreign tools, not against a writer with rights to etcd: such a writer can
-// write a head too.
+// All this protects against accidents and foreign tools. A writer with rights to etcd can write a matching head too.
 //
 // # Restored stores
 //
 // Neither revisions nor the cluster's id show what a restored etcd has lost. So each head states its place (Place): a
-// chain, which the first leader made at random, a term, and the batch within the term. Each full comparison of a
-// leader begins a term. The term is above the stored one, above the one that the process's mirror has read, and at
-// least the time in milliseconds since 1970. So a leader that knows nothing of what was lost is above it all the same.
-// It writes a head in the new term even where no record differs. A head in the middle of a batch states the place of
-// the last complete state.
+// chain, which the first leader drew at random, a term, and the batch within the term. Each full comparison of a leader
+// begins a term. The term is above the stored one, above the one that the process's mirror has read, and at least the
+// time in milliseconds since 1970. So a leader exceeds even terms that were lost. It writes a head in the new term even
+// if no record differs. A head in the middle of a batch states the place of the last complete state.
 //
-// A mirror takes no head that is before what it has read in the same chain (CheckHead); the snapshot on disk has its place
-// in the first line. Within one chain, another cluster id or lower revisions only make the mirror list the store
-// again. Heads of another chain, or of an older build without a place, are judged by cluster id and revision.
+// A mirror rejects a head that is earlier in its chain than one that it has read (CheckHead). The snapshot on disk has its
+// place in the first line. Within one chain, another cluster id or lower revisions only make the mirror list the store
+// again. Heads of another chain, or of an older build without a place, are compared by cluster id and revision.
 // navarchctl store adopt --over writes a head after a given place, in that chain.
 package kv
 
@@ -65,32 +63,33 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Role is an etcd role: what one part of navarchd may do where etcd has authentication on.
+// Role is an etcd role: the permissions of one part of navarchd if etcd has authentication on.
 type Role string
 
-// The roles. A process with several roles of ours has a user with several of these.
+// The roles. A process with several of navarchd's roles has an etcd user with several of these.
 const (
 	RoleIngest Role = "navarch-ingest" // the elected writer
 	RoleXDS    Role = "navarch-xds"    // replicas that serve proxies
 	RoleCA     Role = "navarch-ca"     // replicas that sign
-	// RoleOperator is not navarchd's: it is for people who promote revisions (navarchctl store).
+	// RoleOperator is for people who promote revisions (navarchctl store), not for navarchd.
 	RoleOperator Role = "navarch-operator"
 )
 
 // Family is a group of keys with one writer.
 type Family struct {
-	Path   string // below /navarch/<mesh>/v1/; with a slash at the end: a folder
+	Path   string // below /navarch/<mesh>/v1/; a folder ends with a slash
 	Holds  string
-	Writer string // the one loop that writes, by package
+	Writer string // the only loop that writes, by package
 	Reader string // the loops that read
 	Write  []Role // may write and read
 	Read   []Role // may read
-	Mesh   bool   // all revisions of the control plane have it in common; else each has its own
+	Mesh   bool   // shared by all revisions of the control plane; otherwise each revision has its own
 }
 
-// Families is all that Navarch keeps in etcd. Mirrors watch the range from head to records/, and so see everything that
-// sorts between them (keys/ is sealed; the others are no secrets): a family that is written often must sort outside it. Those of the
-// default revision are below /navarch/<mesh>/v1/, those of another below /navarch/<mesh>/v1/revisions/<revision>/ (revision.go).
+// Families lists all keys that Navarch keeps in etcd. Mirrors watch the range from head to records/, and so receive
+// every family that sorts in between. A family that is written often must therefore sort outside that range. keys/ is
+// inside it and sealed; the others contain no secrets. Families of the default revision are below /navarch/<mesh>/v1/,
+// those of another below /navarch/<mesh>/v1/revisions/<revision>/ (revision.go).
 var Families = []Family{
 	{Path: "acknowledged/", Holds: "up to which revision the streams of each replica have acknowledged, and what they refused, leased",
 		Writer: "push/acknowledged (each replica its own)",
@@ -164,10 +163,10 @@ var Families = []Family{
 		Write:  []Role{RoleIngest}, Mesh: true},
 }
 
-// Prefix is where the keys of one mesh are.
+// Prefix returns the prefix of all keys of one mesh.
 func Prefix(mesh string) string { return "/navarch/" + mesh + "/v1/" }
 
-// checkMesh refuses names that would put one mesh's keys among another's.
+// checkMesh refuses names that would place one mesh's keys among another's.
 func checkMesh(mesh string) error {
 	if mesh == "" || strings.ContainsAny(mesh, "/\x00") {
 		return fmt.Errorf("mesh name %q: want a name without slashes", mesh)
@@ -182,17 +181,17 @@ const (
 	writerPath  = "writer"
 )
 
-// RecordKey is the etcd key of a record.
+// RecordKey returns the etcd key of a record.
 func (s *Store) RecordKey(key model.Key) string { return s.prefix + recordsPath + key.Path() }
 
-// LeaderPath is the folder of the election of this revision's ingester, without the slash at the end.
+// LeaderPath returns the folder of the election of this revision's ingester, without the slash at the end.
 func (s *Store) LeaderPath() string { return s.prefix + leaderPath }
 
-// WriterPath is the folder of the election of who writes to Kubernetes, without the slash at the end.
+// WriterPath returns the folder of the election of the process that writes to Kubernetes, without the slash at the end.
 func (s *Store) WriterPath() string { return s.mesh + writerPath }
 
-// watched is the range that holds the head and the records.
+// watched returns the range of keys with the head and the records.
 func watched(prefix string) (from, end string) { return prefix + headPath, after(prefix + recordsPath) }
 
-// after is the first key after all keys below a folder.
+// after returns the first key after all keys below a folder.
 func after(folder string) string { return folder[:len(folder)-1] + string(folder[len(folder)-1]+1) }

@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrLeaseLost: the lease has ended, and what was written under it is gone. Take another one.
+// ErrLeaseLost means that the lease has ended and etcd deleted its blobs. Acquire another lease.
 var ErrLeaseLost = errors.New("the lease has ended")
 
-// fleetFamilies are the folders that leases, fenced changes and Follow touch.
+// fleetFamilies are the folders that leases, fenced changes and Follow may use.
 var fleetFamilies = []string{"acknowledged/", "allocations/", "awaited/", "clocks/", "clusters/", "dns/", "fetched/", "level/",
 	"members/", "promoted/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
 
@@ -27,8 +27,8 @@ func (s *Store) fleetKey(path string) (string, error) {
 	return "", fmt.Errorf("%q: want a path below one of %v", path, fleetFamilies)
 }
 
-// Lease keeps blobs in etcd for as long as this process keeps it alive, and its length beyond. It lives until Release, or
-// until the Store is closed.
+// Lease keeps blobs in etcd while this process renews it, and for its length afterwards. It ends with Release, or when
+// the Store is closed.
 type Lease struct {
 	store  *Store
 	id     clientv3.LeaseID
@@ -36,8 +36,8 @@ type Lease struct {
 	lost   chan struct{}
 }
 
-// Lease takes a lease of whole seconds and keeps it alive. ctx bounds the request, not the lease.
-// Errors: the length has a fraction of a second, or etcd does not answer.
+// Lease acquires a lease of whole seconds and renews it in the background. ctx bounds the request, not the lease.
+// Errors: the length is not a whole number of seconds, or etcd does not answer.
 func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error) {
 	if length < time.Second || length%time.Second != 0 {
 		return nil, fmt.Errorf("lease of %v: want whole seconds", length)
@@ -61,16 +61,17 @@ func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error)
 	return l, nil
 }
 
-// Lost is closed when the lease has ended: etcd said so, or it did not answer for the lease's length.
+// Lost returns a channel that is closed when the lease has ended: etcd said so, or did not answer for the lease's
+// length.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Put writes a blob that ends with the lease, whatever was there before; it returns the revision. ErrLeaseLost: nothing
+// Put writes a blob that ends with the lease, over any existing value, and returns the revision. ErrLeaseLost: nothing
 // was written.
 func (l *Lease) Put(ctx context.Context, path string, raw []byte) (int64, error) {
 	return l.PutWhile(ctx, path, raw, Bound{})
 }
 
-// Delete takes away a blob that was written under a lease before the lease ends. That it is not there is no error.
+// Delete deletes a blob before its lease ends. An absent blob is not an error.
 func (l *Lease) Delete(ctx context.Context, path string) error {
 	key, err := l.store.fleetKey(path)
 	if err != nil {
@@ -82,13 +83,14 @@ func (l *Lease) Delete(ctx context.Context, path string) error {
 	return nil
 }
 
-// Bound is a condition on another blob: it is not there, or its bytes are not above Most in bytewise order. The zero Bound always holds.
+// Bound is a condition on another blob: it is absent, or its bytes sort at or below Most. The zero Bound always holds.
 type Bound struct {
 	Path string
 	Most []byte
 }
 
-// PutWhile is Put, where a bound holds in the same transaction. ErrConflict: it does not hold, and nothing was written.
+// PutWhile is Put under a condition in the same transaction. ErrConflict: the bound does not hold, and nothing was
+// written.
 func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bound) (int64, error) {
 	key, err := l.store.fleetKey(path)
 	if err != nil {
@@ -104,7 +106,7 @@ func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bou
 		if err != nil {
 			return 0, err
 		}
-		// A comparison of values fails where there is none, so that case is one of its own.
+		// etcd fails a comparison of values if the key is absent, so absence is a condition of its own.
 		below := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(at), "<", string(bound.Most)+"\x00")}, []clientv3.Op{put}, nil)
 		txn = l.store.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(at), "=", 0)).Then(put).Else(below)
 	}
@@ -120,8 +122,8 @@ func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bou
 	return resp.Header.Revision, nil
 }
 
-// Release ends the lease, and with it what was written under it. Where etcd does not answer before ctx ends, the lease
-// ends by itself. An error is etcd's; a lease that has ended is none.
+// Release revokes the lease, and thereby deletes its blobs. If etcd does not answer before ctx ends, the lease expires
+// by itself. Errors are etcd's; a lease that has ended already is not an error.
 func (l *Lease) Release(ctx context.Context) error {
 	l.cancel()
 	if _, err := l.store.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
@@ -130,8 +132,9 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// ChangeFenced does a change of blobs if an epoch still leads, and returns its revision. ErrDeposed: it does not.
-// ErrConflict: a condition does not hold. In both cases nothing was written; after any other error it is unknown.
+// ChangeFenced writes a change of blobs while an epoch leads, and returns its revision. ErrDeposed: the epoch no longer
+// leads. ErrConflict: a condition does not hold. In both cases nothing was written. After any other error the outcome
+// is unknown.
 func (s *Store) ChangeFenced(ctx context.Context, epoch Epoch, c BlobChange) (int64, error) {
 	if epoch.Key == "" || epoch.Revision == 0 {
 		return 0, errors.New("change blobs without an epoch")

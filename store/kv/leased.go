@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// Leased writes blobs under a lease that is taken with the first of them. They stay for as long as this process lives, and the lease's length
-// beyond. It is used by one goroutine.
+// Leased writes blobs under one lease, which it acquires with the first write. The blobs stay while this process lives,
+// and for the lease's length afterwards. One goroutine uses it.
 type Leased struct {
 	store  *Store
 	length time.Duration
-	lease  *Lease // nil: there is none
+	lease  *Lease // nil: not acquired, or dropped
 }
 
-// Leased takes no lease yet. Its length is whole seconds.
+// Leased returns a Leased without a lease. Its lease will have length, in whole seconds.
 func (s *Store) Leased(length time.Duration) *Leased { return &Leased{store: s, length: length} }
 
-// Lost is closed when the lease has ended, and with it all that was written; nil: there is none. Then Drop it, and write again.
+// Lost returns a channel that is closed when the lease and all its blobs have ended, or nil without a lease. Then call
+// Drop and write again.
 func (l *Leased) Lost() <-chan struct{} {
 	if l.lease == nil {
 		return nil
@@ -24,7 +25,7 @@ func (l *Leased) Lost() <-chan struct{} {
 	return l.lease.Lost()
 }
 
-// Drop forgets a lease that was lost. It panics where there is one that was not: what was written under it would stay for as long as this process lives.
+// Drop forgets a lost lease. It panics if the lease still lives: its blobs would stay as long as this process.
 func (l *Leased) Drop() {
 	if l.lease != nil {
 		select {
@@ -36,7 +37,7 @@ func (l *Leased) Drop() {
 	l.lease = nil
 }
 
-// Put writes a blob, whatever was there before. The errors are those of Store.Lease and Lease.Put.
+// Put writes a blob over any existing value. Errors are those of Store.Lease and Lease.Put.
 func (l *Leased) Put(ctx context.Context, path string, raw []byte) (err error) {
 	if l.lease == nil {
 		if l.lease, err = l.store.Lease(ctx, l.length); err != nil {
@@ -47,7 +48,7 @@ func (l *Leased) Put(ctx context.Context, path string, raw []byte) (err error) {
 	return err
 }
 
-// Delete takes a blob away that Put has written. The errors are those of Lease.Delete.
+// Delete deletes a blob that Put has written. Errors are those of Lease.Delete.
 func (l *Leased) Delete(ctx context.Context, path string) error {
 	if l.lease == nil {
 		return nil
@@ -55,7 +56,8 @@ func (l *Leased) Delete(ctx context.Context, path string) error {
 	return l.lease.Delete(ctx, path)
 }
 
-// Release takes all blobs away. After an error, that of Lease.Release, they end with the lease; Put takes another one.
+// Release deletes all blobs. After an error, that of Lease.Release, they expire with the lease. A later Put acquires
+// another lease.
 func (l *Leased) Release(ctx context.Context) error {
 	lease := l.lease
 	if l.lease = nil; lease == nil {
@@ -64,9 +66,9 @@ func (l *Leased) Release(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-// End is Release for who is about to end, and waits no longer than a second for it.
+// End is Release for a process that is about to end. It waits one second at most.
 func (l *Leased) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = l.Release(ctx) // else they end by themselves
+	_ = l.Release(ctx) // otherwise the blobs expire by themselves
 }

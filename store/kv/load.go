@@ -12,32 +12,32 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// pageSize is how many records one list request asks for: at 64 KiB each, 16 MiB.
+// pageSize is the number of records in one list request: 16 MiB if each has 64 KiB.
 const pageSize = 256
 
-// Position is a place in the history of one etcd cluster.
+// Position is a revision of one etcd cluster.
 type Position struct {
 	Cluster  uint64
 	Revision int64
 }
 
-// Value is one stored record, not decoded yet.
+// Value is one stored record that is not decoded yet.
 type Value struct {
 	Path     string // below records/
-	Raw      []byte // nil: deleted, or left out (LoadHashes)
+	Raw      []byte // nil: deleted, or left out by LoadHashes
 	Revision int64  // of the modification; 0 for deletions
 
-	hash model.Hash // of Raw, where that was asked for before
-	size int        // of Raw, where it is left out
+	hash model.Hash // of Raw, once it was computed
+	size int        // of Raw in bytes, where Raw is left out
 }
 
-// Size is how many bytes the record has as it is stored.
+// Size returns the size of the stored value in bytes.
 func (v Value) Size() int { return v.size + len(v.Raw) }
 
-// Key is the record's key; an error where the path names no kind of this build.
+// Key parses the record's key. An error means that this build does not know the kind in the path.
 func (v Value) Key() (model.Key, error) { return model.ParsePath(v.Path) }
 
-// Hash is the hash that the decoded record will have; the zero Hash where there is no record.
+// Hash returns the hash of the decoded record; the zero Hash for a deleted record.
 func (v Value) Hash() model.Hash {
 	if v.Raw == nil || v.hash != (model.Hash{}) {
 		return v.hash
@@ -45,13 +45,13 @@ func (v Value) Hash() model.Hash {
 	return model.HashOf(v.Raw)
 }
 
-// Hashed is the same Value, which knows its hash from now on.
+// Hashed returns the Value with its hash stored in it.
 func (v Value) Hashed() Value {
 	v.hash = v.Hash()
 	return v
 }
 
-// Record decodes the value. An error: the path or the bytes are no record that this build knows (model.Decode).
+// Record decodes the value. An error means that the path or the bytes are invalid for this build (model.Decode).
 func (v Value) Record() (model.Record, error) {
 	key, err := v.Key()
 	if err != nil {
@@ -60,34 +60,35 @@ func (v Value) Record() (model.Record, error) {
 	return model.Decode(key, v.Raw)
 }
 
-// State is every stored record at one revision.
+// State is the list of all stored records at one revision.
 type State struct {
-	At    Position // what was listed; a watch goes on from here
-	Store int64    // etcd's revision when it was listed
-	// Head is the newest head, which may be later than At: where it is incomplete, the list is of the last complete
-	// revision, if etcd still has that.
+	At    Position // of the list; a watch continues from here
+	Store int64    // etcd's revision at the time of the list
+	// Head is the newest head, which may be later than At. If it is incomplete, the list is of the last complete revision,
+	// if etcd still has that.
 	Head Head
-	// Complete is the complete revision that Values are the whole state of; 0: they are the middle of a batch, or there
-	// is no head.
+	// Complete is the complete revision that Values are the state of. 0: Values are the middle of a batch, or there is no
+	// head.
 	Complete int64
-	// Said is what the head of the revision Complete says of the records, Contents what Values are. Where they differ somebody else
-	// than the leader changed records.
+	// Said is what the head of the revision Complete states, Contents are computed from Values. A difference means that a
+	// writer other than the leader changed records.
 	Said, Contents Contents
 	Values         []Value // ordered by path
 }
 
-// Load lists the records at one pinned revision. revision 0: the newest complete one; where there is none to be had, the
-// present one, and State.Complete is 0. Another revision is listed as it is: Complete says what its own head says. Values
-// that do not decode are listed like others. ErrCompacted where etcd no longer has the revision.
+// Load lists the records at one pinned revision. Revision 0 stands for the newest complete one. If etcd no longer has
+// it, the present revision is listed and State.Complete is 0. Any other revision is listed as it is, and Complete comes
+// from its own head. Values that do not decode are listed too. ErrCompacted: etcd no longer has the revision.
 //
-// Where the records are not what the newest head says, those of the head's own revision are given instead, if etcd still has
-// them and they are: State.At is then that revision, and a watch from there brings what was changed.
+// If the records contradict the newest head, Load lists the head's own revision instead, provided that etcd still has
+// it and its records agree with the head. State.At is then that revision, and a watch from there delivers the later
+// changes.
 func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
 	return s.load(ctx, revision, Value.Hashed)
 }
 
-// LoadHashes is Load for who compares: Raw is left out of Values whose whole is not asked for by their path, once their hash is known. Of all that many clusters
-// have it would be a large part of what the leader has in memory. Errors are those of Load.
+// LoadHashes is Load for comparisons. Values keep their hash and size; Raw stays only for paths that whole selects. The
+// raw records of many clusters would be a large part of the leader's memory. Errors are those of Load.
 func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*State, error) {
 	return s.load(ctx, revision, func(v Value) Value {
 		if v = v.Hashed(); !whole(v.Path) {
@@ -97,7 +98,7 @@ func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path 
 	})
 }
 
-// load lists records, each as keep has it.
+// load lists records and stores each as keep returns it.
 func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value) (*State, error) {
 	stat, err := s.Stat(ctx)
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value
 	return state, nil
 }
 
-// said notes what the head at a revision says.
+// said sets Complete and Said from the head at a revision.
 func (s *Store) said(ctx context.Context, state *State, revision int64) error {
 	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithRev(revision))
 	if err != nil {
@@ -168,8 +169,8 @@ func (s *Store) list(ctx context.Context, state *State, keep func(Value) Value) 
 	}
 }
 
-// Before reads the records at some paths as they were before a revision; one that was not there has no Raw. ErrCompacted where etcd no
-// longer has that.
+// Before reads the records at some paths as they were before a revision. An absent record has no Raw. ErrCompacted:
+// etcd no longer has that revision.
 func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]Value, error) {
 	values := make([]Value, 0, len(paths))
 	for some := range slices.Chunk(paths, MaxTxnOps) {
@@ -192,7 +193,7 @@ func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]V
 	return values, nil
 }
 
-// orEmpty tells an empty value from none.
+// orEmpty makes a stored empty value differ from nil, which stands for an absent one.
 func orEmpty(b []byte) []byte {
 	if b == nil {
 		return []byte{}

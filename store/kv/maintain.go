@@ -13,31 +13,32 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// The rules by which a database is kept small. Compaction makes room inside the file, defragmentation gives it
-// back; it blocks the server for about a second per 100 MiB that are in use, so it waits until it frees as much again.
+// Thresholds for defragmentation. Compaction frees space inside the file, and defragmentation returns it to the disk.
+// Defragmentation blocks the server for about a second per 100 MiB in use, so it waits until it frees as much as is in
+// use.
 const (
 	defragSlack = 32 << 20
-	fillingPart = 0.8 // of the quota: from there on each tenth of it that defragmentation frees counts
+	fillingPart = 0.8 // of the quota: above it, defragmentation pays if it frees a tenth of the quota
 )
 
-// Size is what a database takes, in bytes.
+// Size is the space that a database uses, in bytes.
 type Size struct {
-	File  int64 // on disk: what etcd compares with its quota
-	InUse int64 // of it, by history that was not compacted and by what is current
-	Quota int64 // at which etcd stops writing; 0: it does not say (before 3.6)
-	Full  bool  // it has stopped
+	File  int64 // on disk; etcd compares it with its quota
+	InUse int64 // part of File in use, by current values and by history that is not compacted
+	Quota int64 // etcd stops writing at it; 0: not reported (etcd before 3.6)
+	Full  bool  // etcd has stopped writing
 
-	Revision int64 // of the store, when it was asked
-	Silent   int   // endpoints that did not answer, or know no leader
+	Revision int64 // of the store, at the time of the request
+	Silent   int   // number of endpoints that did not answer, or know no leader
 }
 
-// Filling says whether the database has used 80 % of its quota.
+// Filling reports whether the database has used 80 % of its quota.
 func (s Size) Filling() bool {
 	return s.Full || s.Quota > 0 && float64(s.File) >= fillingPart*float64(s.Quota)
 }
 
-// Size asks every endpoint, and answers for the one whose file is the largest: the first that stops writing stops all.
-// An error names each endpoint that did not answer, where none did; the size has their number all the same. One that is silent keeps no other one waiting.
+// Size queries every endpoint concurrently and returns the size of the largest file: the first endpoint that stops
+// writing stops all. If no endpoint answered, the error names each of them, and Size.Silent is set.
 func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	endpoints := s.client.Endpoints()
 	answers, failures := make([]*clientv3.StatusResponse, len(endpoints)), make([]error, len(endpoints))
@@ -71,9 +72,9 @@ func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	return size, err
 }
 
-// Keeps says whether etcd still has its history at a revision: nothing has compacted that. Errors are etcd's.
+// Keeps reports whether etcd still has the history at a revision. Errors are etcd's.
 func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
-	// what every role may read
+	// Every role may read this folder.
 	_, err := s.client.Get(ctx, s.LeaderPath()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return false, nil
@@ -84,7 +85,8 @@ func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
 	return true, nil
 }
 
-// Compact drops all history before a revision, and returns when that is done. That it was done before is no error.
+// Compact drops all history before a revision, and returns when the space is freed. A revision that was compacted
+// before is not an error.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	_, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
@@ -93,8 +95,8 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// Defragment gives the free room of the database files back, one endpoint after the other; each is blocked meanwhile.
-// It stops at the first error, which names the endpoint.
+// Defragment returns the free space of the database files to the disk, one endpoint after the other. Each endpoint is
+// blocked meanwhile. It stops at the first error, which names the endpoint.
 func (s *Store) Defragment(ctx context.Context) error {
 	for _, endpoint := range s.client.Endpoints() {
 		if _, err := s.client.Defragment(ctx, endpoint); err != nil {
@@ -104,15 +106,16 @@ func (s *Store) Defragment(ctx context.Context) error {
 	return nil
 }
 
-// pays says whether a defragmentation frees enough.
+// pays reports whether a defragmentation frees enough.
 func (s Size) pays() bool {
 	free := s.File - s.InUse
 	return free >= max(s.InUse, defragSlack) || s.Filling() && free >= s.Quota/10
 }
 
-// Maintain does one round: where etcd stopped writing, all history is compacted, the file is shrunk and the alarm taken
-// back; else the file is shrunk where more than half of it (and 32 MiB) is free, or, where it fills, a tenth of the quota. For an etcd
-// that is nobody else's: an embedded one does it every minute. Errors are etcd's; the next round does what this one left.
+// Maintain does one round of maintenance. If etcd has stopped writing, it compacts all history, defragments the file
+// and disarms the alarm. Otherwise it defragments if more than half of the file and at least 32 MiB are free, or, in a
+// filling file, a tenth of the quota. It is for an etcd that only Navarch uses: an embedded one runs it every minute.
+// Errors are etcd's; the next round repeats the failed step.
 func (s *Store) Maintain(ctx context.Context) error {
 	size, err := s.Size(ctx)
 	if err != nil {
@@ -142,8 +145,8 @@ func (s *Store) Maintain(ctx context.Context) error {
 	return nil
 }
 
-// countFreed has the database count what a compaction freed: it does so with the write after it (bbolt: pages are pending until then), which an idle
-// etcd would never make. What it writes is a lease, and its end.
+// countFreed makes the database count the space that a compaction freed. The database (bbolt) counts it with the next
+// write, which an idle etcd would never make. The write is a lease that is granted and revoked.
 func (s *Store) countFreed(ctx context.Context) error {
 	lease, err := s.client.Grant(ctx, 60)
 	if err == nil {

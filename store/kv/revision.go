@@ -10,22 +10,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Several revisions of the control plane (istio.io/rev, REVISION) may serve one mesh from one etcd, and each may be a build of its own. So what a build makes of
-// the configuration is the revision's own: its leader, head and records, the level and everything that its replicas say of themselves. A build
-// whose normal form is wrong is wrong for the proxies of its revision, and for no others.
+// Several revisions of the control plane (istio.io/rev, REVISION) may serve one mesh from one etcd, each with a build
+// of its own. Everything that a build derives from the configuration belongs to its revision: leader, head and records,
+// the level, and all reports of its replicas. A build with a faulty normal form affects the proxies of its own revision
+// only.
 //
-// What makes them one mesh they have in common (Family.Mesh): the keyring with its journal and clocks, the key of the MACs of sealed
+// All revisions share the keys of Family.Mesh: the keyring with its journal and clocks, the key of the MACs of sealed
 // configuration, and machines, which a replica of any revision reports.
 //
-// What is outside etcd only one of them writes: the leader of the promoted revision (promoted/) holds the election writer/, and with it the right to write to
-// Kubernetes: statuses, ConfigMaps, WorkloadEntries. An operator promotes another revision; the first that is there promotes itself.
+// One revision alone writes outside etcd: the leader of the promoted revision (promoted/) holds the election writer/,
+// and with it the right to write to Kubernetes (statuses, ConfigMaps, WorkloadEntries). An operator promotes another
+// revision. The first revision promotes itself.
 
-// DefaultRevision is how the revision is named whose REVISION is empty.
+// DefaultRevision is the name of the revision whose REVISION is empty.
 const DefaultRevision = "default"
 
 const promotedPath = "promoted/revision"
 
-// RevisionPrefix is where the keys are that one revision of a mesh has for itself; the default revision has "" or DefaultRevision as its name.
+// RevisionPrefix returns the prefix of the keys that one revision of a mesh does not share. The default revision is
+// named "" or DefaultRevision.
 func RevisionPrefix(mesh, revision string) string {
 	if revision == "" || revision == DefaultRevision {
 		return Prefix(mesh)
@@ -33,7 +36,7 @@ func RevisionPrefix(mesh, revision string) string {
 	return Prefix(mesh) + "revisions/" + revision + "/"
 }
 
-// checkRevision refuses names that would put one revision's keys among another's.
+// checkRevision refuses names that would place one revision's keys among another's.
 func checkRevision(revision string) error {
 	if strings.ContainsAny(revision, "/\x00") {
 		return fmt.Errorf("revision %q: want a name without slashes", revision)
@@ -50,7 +53,7 @@ var meshFamilies = func() (all []string) {
 	return all
 }()
 
-// key is the etcd key of a path of one of the Families.
+// key returns the etcd key of a path below one of the Families.
 func (s *Store) key(path string) string {
 	for _, family := range meshFamilies {
 		if strings.HasPrefix(path, family) {
@@ -60,7 +63,7 @@ func (s *Store) key(path string) string {
 	return s.prefix + path
 }
 
-// path is what key made a key of.
+// path is the inverse of key.
 func (s *Store) path(key string) string {
 	if path, own := strings.CutPrefix(key, s.prefix); own {
 		return path
@@ -68,7 +71,8 @@ func (s *Store) path(key string) string {
 	return strings.TrimPrefix(key, s.mesh)
 }
 
-// Promoted is the revision that writes to Kubernetes, read linearizably; empty: none is promoted yet. Errors are etcd's.
+// Promoted reads, linearizably, the name of the revision that writes to Kubernetes. It is empty if no revision is
+// promoted. Errors are etcd's.
 func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	resp, err := s.client.Get(ctx, s.key(promotedPath))
 	if err != nil {
@@ -80,7 +84,8 @@ func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	return string(resp.Kvs[0].Value), nil
 }
 
-// Led says whether a leader of this store's revision has ever written. The error may be ErrForbidden: operators need not read records.
+// Led reports whether a leader of this store's revision has ever written. The error may be ErrForbidden: operators may
+// lack the right to read records.
 func (s *Store) Led(ctx context.Context) (bool, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithCountOnly())
 	if err != nil {
@@ -89,7 +94,8 @@ func (s *Store) Led(ctx context.Context) (bool, error) {
 	return resp.Count > 0, nil
 }
 
-// Promote has a revision write to Kubernetes from now on, whichever did before. A name that is empty, or has a slash, is an error.
+// Promote lets a revision write to Kubernetes from now on, in place of the one before. An empty name, or one with a
+// slash, is an error.
 func (s *Store) Promote(ctx context.Context, revision string) error {
 	if revision == "" {
 		return errors.New("promote a revision: it has no name")
@@ -103,9 +109,9 @@ func (s *Store) Promote(ctx context.Context, revision string) error {
 	return nil
 }
 
-// PromoteFirst promotes this store's revision where none is, while an epoch of it leads. A revision that is not the default one is not promoted where the
-// default one has records: its build may be one that knows nothing of revisions, and writes to Kubernetes without asking.
-// Errors are etcd's; that one is promoted already is none.
+// PromoteFirst promotes this store's revision if no revision is promoted, while epoch leads. Other revisions than the
+// default one are not promoted while the default one has records: its build may know nothing of revisions and write to
+// Kubernetes without asking. Errors are etcd's; a revision that is promoted already is not an error.
 func (s *Store) PromoteFirst(ctx context.Context, epoch Epoch) error {
 	conditions := []clientv3.Cmp{fence(epoch), clientv3.Compare(clientv3.CreateRevision(s.key(promotedPath)), "=", 0)}
 	if s.prefix != s.mesh {
@@ -117,17 +123,17 @@ func (s *Store) PromoteFirst(ctx context.Context, epoch Epoch) error {
 	return nil
 }
 
-// RevisionName is the revision that the store was opened for.
+// RevisionName returns the revision that the store was opened for.
 func (s *Store) RevisionName() string { return s.revision }
 
-// Grant is one permission of a role: the keys from Key up to End, End left out; End "" is Key alone.
+// Grant is one permission of a role: the keys from Key up to but not including End. An empty End means Key alone.
 type Grant struct {
 	Key, End string
 	Write    bool // else read only
 }
 
-// Grants lists the permissions that a role needs in processes of one revision of a mesh, as `etcdctl role grant-permission` takes them: a user that
-// has no others cannot touch what other revisions have for themselves.
+// Grants lists the permissions that a role needs in processes of one revision of a mesh, as `etcdctl role
+// grant-permission` takes them. A user with these permissions alone cannot touch the keys of other revisions.
 func Grants(mesh, revision string, role Role) []Grant {
 	own, common := RevisionPrefix(mesh, revision), Prefix(mesh)
 	var grants []Grant

@@ -14,7 +14,7 @@ import (
 // quarter of an hour.
 const spaceEvery = time.Minute
 
-// What nobody has compacted for so long is named where etcd fills, and in any case.
+// History that was not compacted for sampleEvery is reported if etcd fills, and for keptForLong in any case.
 const (
 	sampleEvery    = time.Hour
 	keptForLong    = 24 * time.Hour
@@ -26,8 +26,8 @@ const (
 // itself: others may use that etcd.
 type Space struct {
 	Size  func(context.Context) (Size, error) // Store.Size
-	Quota int64                               // in bytes, where etcd does not say it (before 3.6)
-	// Keeps says whether history at a revision is there (Store.Keeps); nil: the etcd compacts itself.
+	Quota int64                               // in bytes, for an etcd that does not report its quota (before 3.6)
+	// Keeps reports whether etcd has the history at a revision (Store.Keeps); nil: etcd compacts itself.
 	Keeps func(ctx context.Context, revision int64) (bool, error)
 	// Room says why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil: that
 	// is not known.
@@ -35,22 +35,22 @@ type Space struct {
 	Log  *slog.Logger
 
 	last    atomic.Pointer[measured]
-	samples []sample // revisions that are not compacted, the oldest first; the goroutine's that calls Run or Measure
+	samples []sample // revisions that are not compacted, oldest first; owned by the goroutine that calls Run or Measure
 }
 
-// measured is what was found out last.
+// measured is the result of the last measurement.
 type measured struct {
 	Size
-	kept time.Duration // for how long history has not been compacted, as far as this process knows
+	kept time.Duration // how long history has not been compacted, as far as this process knows
 }
 
-// sample is a revision, and when it was the newest.
+// sample is a revision with the time at which it was the newest.
 type sample struct {
 	revision int64
 	at       time.Time
 }
 
-// Run asks each minute until ctx ends, and returns its error.
+// Run measures once a minute until ctx ends, and returns its error.
 func (s *Space) Run(ctx context.Context) error {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
@@ -69,7 +69,7 @@ func (s *Space) Run(ctx context.Context) error {
 	}
 }
 
-// Measure asks once. An etcd that does not answer is an error; what was found out before stands.
+// Measure measures once. An error means that etcd did not answer; the previous result stays.
 func (s *Space) Measure(ctx context.Context, now time.Time) error {
 	size, err := s.Size(ctx)
 	obs.SilentEtcd.Set(float64(size.Silent))
@@ -84,7 +84,7 @@ func (s *Space) Measure(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// history is for how long nobody has compacted it.
+// history returns how long history has not been compacted.
 func (s *Space) history(ctx context.Context, revision int64, now time.Time) (time.Duration, error) {
 	if s.Keeps == nil {
 		return 0, nil
@@ -100,7 +100,7 @@ func (s *Space) history(ctx context.Context, revision int64, now time.Time) (tim
 		s.samples = s.samples[1:]
 	}
 	switch n := len(s.samples); {
-	case n > 0 && s.samples[n-1].revision == revision: // it still is the newest
+	case n > 0 && s.samples[n-1].revision == revision: // no write since the last sample
 		s.samples[n-1].at = now
 	case n == 0 || now.Sub(s.samples[n-1].at) >= sampleEvery:
 		if s.samples = append(s.samples, sample{revision, now}); n >= historySamples {
@@ -110,7 +110,7 @@ func (s *Space) history(ctx context.Context, revision int64, now time.Time) (tim
 	return now.Sub(s.samples[0].at), nil
 }
 
-// record takes what was found out, and says so where an alarm begins or ends.
+// record stores a measurement in the metrics, and logs the beginning and the end of a warning.
 func (s *Space) record(size measured) {
 	if size.Quota == 0 {
 		size.Quota = s.Quota

@@ -18,10 +18,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Config says where an external etcd is.
+// Config describes the connection to an external etcd.
 type Config struct {
-	Mesh      string   // name of the mesh: no slashes
-	Revision  string   // of the control plane (RevisionPrefix): no slashes
+	Mesh      string   // without slashes
+	Revision  string   // of the control plane (RevisionPrefix), without slashes
 	Endpoints []string // host:port, or URLs: http, https, unix
 	TLS       *tls.Config
 	Username  string // empty: etcd has no authentication
@@ -29,13 +29,13 @@ type Config struct {
 	Logger    *slog.Logger // nil: slog's default
 }
 
-// Store is a connection to the etcd that holds one mesh, for one revision of its control plane. Safe for concurrent use. The errors of its methods say what
-// was attempted, and wrap one of errors.go, or else the error of etcd's client: its own, a gRPC status, or the context's. A path that is none of the
-// families of keys.go is an error, too, and nothing is asked of etcd then.
+// Store is a connection to the etcd of one mesh, for one revision of its control plane. It is safe for concurrent use.
+// The errors of its methods name the attempted operation and wrap an error of errors.go or of etcd's client: its own, a
+// gRPC status, or the context's. A path outside the Families of keys.go is an error, and etcd is not asked.
 type Store struct {
 	client   *clientv3.Client
-	prefix   string // of what the revision has for itself
-	mesh     string // of what all revisions have in common
+	prefix   string // of the keys that belong to the revision
+	mesh     string // prefix of the keys that all revisions share
 	revision string
 	log      *slog.Logger
 	now      func() time.Time
@@ -44,8 +44,8 @@ type Store struct {
 	between func() // for tests: between two transactions of a batch
 }
 
-// Open connects to an external etcd. It does not wait for etcd to answer, except that a user is logged in when etcd answers
-// within 5 s: a wrong password is an error here.
+// Open connects to an external etcd without waiting for an answer. Only a login with a username waits, for 5 s at most:
+// a wrong password is an error.
 func Open(cfg Config) (*Store, error) {
 	if err := checkMesh(cfg.Mesh); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func Open(cfg Config) (*Store, error) {
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
 		}), grpc.WithChainUnaryInterceptor(named.attempt)},
-		Logger: zap.NewNop(), // what fails is returned to the caller, who logs it
+		Logger: zap.NewNop(), // errors are returned to the caller, who logs them
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
@@ -84,8 +84,8 @@ func Open(cfg Config) (*Store, error) {
 		last: &atomic.Pointer[wrote]{}}, nil
 }
 
-// connect makes a client, which logs in as it is made. An etcd that does not answer now is no error: the client begins with
-// a token that no etcd knows, and logs in by itself as soon as one says so, as it does when its token has run out.
+// connect makes a client, which logs in immediately. If etcd does not answer now, the client begins with an invalid
+// token. It logs in when etcd rejects that token, as it does for an expired one.
 func connect(cfg clientv3.Config) (*clientv3.Client, error) {
 	client, err := clientv3.New(cfg)
 	if cfg.Username == "" || !isAway(err) {
@@ -100,38 +100,38 @@ func connect(cfg clientv3.Config) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// isAway tells an etcd that did not answer from one that said no.
+// isAway reports whether etcd did not answer, in contrast to an answer that is an error.
 func isAway(err error) bool {
 	code := status.Code(err)
 	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 }
 
-// Client is the etcd client, for the packages that may import it.
+// Client returns the etcd client, for the packages that may import it.
 func (s *Store) Client() *clientv3.Client { return s.client }
 
-// Prefix is where the keys are that the revision has for itself: RevisionPrefix.
+// Prefix returns the prefix of the keys that belong to the revision (RevisionPrefix).
 func (s *Store) Prefix() string { return s.prefix }
 
-// Endpoints is where etcd answers.
+// Endpoints returns the addresses of etcd.
 func (s *Store) Endpoints() []string { return s.client.Endpoints() }
 
-// Close ends the connection. Errors are the client's.
+// Close closes the connection. Errors are the client's.
 func (s *Store) Close() error {
-	if err := s.client.Close(); !errors.Is(err, context.Canceled) { // the client's word for: closed
+	if err := s.client.Close(); !errors.Is(err, context.Canceled) { // the client's error of a closed client
 		return err
 	}
 	return nil
 }
 
-// Stat is what one linearizable read says about the store.
+// Stat is the result of one linearizable read of the head.
 type Stat struct {
 	Cluster  uint64 // etcd's cluster id
-	Revision int64  // of the whole etcd, whoever wrote
+	Revision int64  // of the whole etcd, with the writes of all its users
 	Head     Head
 }
 
-// Stat reads the head, linearizably: no replica has been told of anything newer when it is called.
-// Errors are etcd's; what is wrong with the head itself is in the result.
+// Stat reads the head linearizably: the result is at least as new as anything that a replica knew when Stat was called.
+// Errors are etcd's; an invalid head is in Head.Err.
 func (s *Store) Stat(ctx context.Context) (Stat, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath)
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Update is what one revision changed among the head and the records; nothing, where others wrote it. The last Update
-// of a watch has Err and nothing else.
+// Update holds the changes of one revision to the head and the records. It is empty for revisions in which others wrote
+// other keys. The last Update of a watch has Err alone.
 type Update struct {
 	Revision int64
-	// Head is the head written at this revision; nil where it was not. A head that was deleted is the zero Head.
+	// Head is the head that this revision wrote; nil if it did not. A deleted head is the zero Head.
 	Head   *Head
 	Values []Value // in etcd's order; Raw nil: deleted
 	Err    error
 }
 
-// Watch follows the head and the records from the revision after a position, through one etcd watch, until the context
-// ends or it cannot go on: ErrCompacted, ErrClusterChanged, ErrRegressed, or what etcd says. Each revision
-// that touched them is one Update, in order, none left out and none twice; the client resumes by itself when the
-// connection breaks. The channel is closed after the Update that has Err.
+// Watch follows the head and the records from the revision after a position, through one etcd watch, until ctx ends or
+// the watch fails. Each revision that touched them is one Update, in order, without gaps or repetitions. The client
+// resumes by itself when the connection breaks. The last Update has the error: ErrCompacted, ErrClusterChanged,
+// ErrRegressed, or etcd's. Then the channel is closed.
 func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 	updates := make(chan Update)
 	go func() {
@@ -38,7 +38,7 @@ func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 }
 
 func (s *Store) watch(ctx context.Context, from Position, updates chan<- Update) error {
-	// Without a leader a member would stay silent for ever: better to be cancelled and ask another.
+	// Without a leader a member would stay silent for ever. A cancelled watch can go to another member.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	start, end := watched(s.prefix)
@@ -69,7 +69,7 @@ func (s *Store) watch(ctx context.Context, from Position, updates chan<- Update)
 	return errors.New("etcd closed the watch")
 }
 
-// check compares what a response says of the store with what is known of it.
+// check returns an error if a response is of another cluster, or of an earlier revision, than p.
 func (p Position) check(cluster uint64, revision int64) error {
 	if p.Cluster != 0 && cluster != p.Cluster {
 		return fmt.Errorf("%w: %x was read before, %x answers now", ErrClusterChanged, p.Cluster, cluster)
@@ -80,11 +80,12 @@ func (p Position) check(cluster uint64, revision int64) error {
 	return nil
 }
 
-// Check says whether a store that answers like this can be the one that was read up to a position. nil: it can.
+// Check returns an error if a store with this stat cannot be the one that was read up to p: ErrClusterChanged or
+// ErrRegressed.
 func (p Position) Check(stat Stat) error { return p.check(stat.Cluster, stat.Revision) }
 
-// updates is what a response says, with an empty Update at the end where it shows that nothing else happened up to a
-// later revision: so that a watch that starts again need not start far back.
+// updates converts a response of the watch. A response that proves that nothing else happened up to a later revision
+// ends with an empty Update, so that a restarted watch need not begin far back.
 func (s *Store) updates(resp clientv3.WatchResponse) []Update {
 	updates := s.group(resp.Events)
 	var seen int64

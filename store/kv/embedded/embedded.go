@@ -4,8 +4,8 @@
 // Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only
 // connect to etcd.
 //
-// An embedded etcd listens on a Unix socket in its data directory, so there is no port to guard. Its elector clears at
-// once what a killed process left of its term, because the locked directory proves that the process is alone.
+// An embedded etcd listens on a Unix socket in its data directory, so there is no port to guard. Its elector deletes the
+// election keys of a killed process immediately, because the locked directory proves that no other process runs.
 package embedded
 
 import (
@@ -31,22 +31,22 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// ErrLocked: another process serves the data directory.
+// ErrLocked means that another process uses the data directory.
 var ErrLocked = errors.New("data directory is in use")
 
-// Config says how to serve it.
+// Config configures an embedded etcd.
 type Config struct {
 	Mesh     string
 	Revision string       // of the control plane, as in kv.Config
-	Dir      string       // data directory; made where it is missing, closed to other users, locked while it is served
+	Dir      string       // data directory: created if missing, closed to other users, locked while the server runs
 	Logger   *slog.Logger // nil: slog's default
 	// Free returns the bytes that this process may still write on the disk of a folder; nil: durable.Free.
 	Free func(folder string) (uint64, error)
 
-	Tune func(*embed.Config) // for tests: the last word on etcd's own configuration
+	Tune func(*embed.Config) // for tests: changes etcd's configuration last
 }
 
-// Server is an etcd in this process, and the connection to it.
+// Server is an etcd in this process, with the connection to it.
 type Server struct {
 	*kv.Store
 	cfg      Config
@@ -63,11 +63,11 @@ type Server struct {
 }
 
 const (
-	// startTimeout bounds how long a server may take to become ready: replaying a log of 2 GiB is the worst case.
+	// startTimeout bounds the start of a server. Replaying a log of 2 GiB is the worst case.
 	startTimeout = time.Minute
-	// maintainEvery is how often the size of the database is looked at.
+	// maintainEvery is the pause between two rounds of maintenance.
 	maintainEvery = time.Minute
-	// keep is how much history compaction leaves: the longest pause that a mirror resumes from.
+	// keep is the age of history that compaction spares: a mirror can resume after a pause of that length.
 	keep = 5 * time.Minute
 	// elect is etcd's election timeout, and tick the pace of its clock, of which a timeout has at least five
 	// (embed.Config.Validate). The one member elects itself, and after its start waits for a random part of the timeout
@@ -189,12 +189,12 @@ func (srv *Server) config() *embed.Config {
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, &srv.stopping))
 	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: srv.socket}}
 	c.AdvertiseClientUrls = c.ListenClientUrls
-	c.ListenPeerUrls = nil // one member: the peer URL is a name, nobody listens
+	c.ListenPeerUrls = nil // with one member the peer URL is only a name, and etcd does not listen for peers
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.InitialClusterToken = rand.Text() // a new data directory is a new cluster, with an id of its own
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = uint(tick.Milliseconds()), uint(elect.Milliseconds())
-	// The log of the last transactions is kept in memory for members that lag; here there are none.
+	// etcd keeps the log of the last transactions in memory for members that lag; here there is one member.
 	c.SnapshotCount, c.SnapshotCatchUpEntries = 1000, 10
 	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
 	c.AutoCompactionMode = embed.CompactorModePeriodic
@@ -228,17 +228,17 @@ func (srv *Server) stop() error {
 	if srv.apart != "" {
 		err = os.RemoveAll(srv.apart)
 	}
-	return errors.Join(err, srv.lock.Close()) // closing lets the lock go
+	return errors.Join(err, srv.lock.Close()) // closing the file unlocks it
 }
 
-// lockDir takes the lock of a data directory, for as long as the file is open and the process lives.
+// lockDir locks a data directory for as long as the returned file is open.
 func lockDir(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder, _ := io.ReadAll(io.LimitReader(file, 64)) // who it is only helps to find it
+		holder, _ := io.ReadAll(io.LimitReader(file, 64)) // the process id only helps the operator
 		file.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)

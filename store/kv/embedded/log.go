@@ -14,19 +14,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo gives etcd a logger that hands on what an operator has to know: errors, and warnings about the disk, space, damage or a
-// lost leader. The other warnings are for whoever debugs etcd: they come at level debug, as everything does once stopping is
-// set, because etcd reports the end of its own listeners as errors. The same message comes once in repeatAfter, with the
-// number of those left out since the last one.
+// zapTo returns a logger for etcd that passes on the messages that an operator needs: errors, and warnings about the
+// disk, space, damage or a lost leader. Other warnings come at level debug. Once stopping is set all messages do,
+// because etcd reports the end of its own listeners as errors. The same message passes once in repeatAfter, with the
+// number of messages left out since the last one.
 func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
 	return zap.New(slogCore{log: log.With(slog.String("from", "etcd")), stopping: stopping,
 		seen: &repeats{at: map[string]logged{}, now: time.Now}})
 }
 
-// trouble matches the messages of etcd's warnings that stay warnings.
+// trouble matches the messages of etcd's warnings that stay at level warning.
 var trouble = regexp.MustCompile(`(?i)fdatasync|slow disk|corrupt|\bhash\b|alarm|no space|space exceeded|quota|(lost|no) leader|\bWAL\b`)
 
-// repeatAfter is how often one message is logged.
+// repeatAfter is the least time between two logs of one message.
 const repeatAfter = 10 * time.Second
 
 type slogCore struct {
@@ -55,7 +55,7 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if tooEarly(e, fields) {
 		level = slog.LevelDebug
 	}
-	if level > slog.LevelDebug && e.Level <= zapcore.ErrorLevel { // the others end the process
+	if level > slog.LevelDebug && e.Level <= zapcore.ErrorLevel { // higher levels end the process
 		left, again := c.seen.again(e.Message)
 		if !again {
 			return nil
@@ -68,7 +68,7 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// level is what a message of etcd is worth here.
+// level returns the level at which a message of etcd is logged here.
 func (c slogCore) level(e zapcore.Entry) slog.Level {
 	switch {
 	case e.Level > zapcore.ErrorLevel:
@@ -83,8 +83,9 @@ func (c slogCore) level(e zapcore.Entry) slog.Level {
 	return slog.LevelDebug
 }
 
-// tooEarly says whether a message is that of a member that looks for the version of its storage before its first entry is there. It looks again
-// (etcd: server/etcdserver/server.go monitorStorageVersion, server/storage/schema/schema.go DetectSchemaVersion).
+// tooEarly reports whether a message is that of a member that looks up its storage version before its first entry
+// exists. etcd repeats the look-up (server/etcdserver/server.go monitorStorageVersion, server/storage/schema/schema.go
+// DetectSchemaVersion).
 func tooEarly(e zapcore.Entry, fields []zapcore.Field) bool {
 	return e.Message == "failed to update storage version" && slices.ContainsFunc(fields, func(f zapcore.Field) bool {
 		err, is := f.Interface.(error)
@@ -94,7 +95,7 @@ func tooEarly(e zapcore.Entry, fields []zapcore.Field) bool {
 
 func (c slogCore) Sync() error { return nil }
 
-// repeats remembers which messages were logged lately. Messages are constants of etcd's, so there are few.
+// repeats holds the times of recent messages. Messages are constants of etcd's code, so there are few.
 type repeats struct {
 	now func() time.Time
 
@@ -107,7 +108,7 @@ type logged struct {
 	left int
 }
 
-// again says whether a message may be logged now, and how many of it were left out since it last was.
+// again reports whether a message may be logged now, and how many of it were left out since the last log.
 func (r *repeats) again(message string) (left int, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

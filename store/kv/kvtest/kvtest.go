@@ -1,7 +1,7 @@
-// Package kvtest starts a real etcd for tests, as a process of its own: the server is not linked into every test binary, and does not run with the
-// race detector.
+// Package kvtest starts a real etcd for tests in a process of its own. So test binaries do not link the server, and the
+// race detector does not slow it down.
 //
-// Owns: a temporary directory, the process.  Reads: store/kv.  Never: used outside tests.
+// Owns: a temporary directory, the process. Reads: store/kv. Never: used outside tests.
 package kvtest
 
 import (
@@ -37,10 +37,10 @@ type Server struct {
 // Option is a flag of etcd.
 type Option string
 
-// Quota is how many bytes its database may have.
+// Quota returns the flag that bounds etcd's database to a number of bytes.
 func Quota(bytes int64) Option { return Option(fmt.Sprint("--quota-backend-bytes=", bytes)) }
 
-// Start runs an etcd until the test ends. It does not wait for disks, and its leases may be as short as a second.
+// Start runs an etcd until the test ends. It does not sync to disk, and its leases may be as short as a second.
 func Start(t testing.TB, flags ...Option) *Server {
 	t.Helper()
 	socket, err := os.MkdirTemp("", "kv") // a test's own directory may be too long for a socket
@@ -54,13 +54,13 @@ func Start(t testing.TB, flags ...Option) *Server {
 	return s
 }
 
-// Endpoint is the address for --etcd-endpoints, the same after Restart.
+// Endpoint returns the address for --etcd-endpoints. Restart keeps it.
 func (s *Server) Endpoint() string { return s.Endpoints()[0] }
 
-// Dir is the data directory.
+// Dir returns the data directory.
 func (s *Server) Dir() string { return s.dir }
 
-// Stop ends the server, as the end of its machine would; its data stay.
+// Stop kills the server, as a crash of its machine would. The data stay.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if s.Store == nil {
@@ -72,8 +72,7 @@ func (s *Server) Stop() {
 	s.Store = nil
 }
 
-// Restart starts the server, if need be after stopping it, on the data of a directory (s.Dir(): its own) and at the
-// address that it had.
+// Restart stops the server if it runs, and starts it on the data in dir (s.Dir() for its own data) at the same address.
 func (s *Server) Restart(dir string) {
 	s.t.Helper()
 	s.Stop()
@@ -95,7 +94,7 @@ func (s *Server) Restart(dir string) {
 	}
 }
 
-// Connect opens a connection of its own, as another process would have.
+// Connect opens another connection, as a second process would.
 func (s *Server) Connect() *kv.Store {
 	s.t.Helper()
 	store, err := kv.Open(kv.Config{Mesh: Mesh, Endpoints: []string{s.Endpoint()}, Logger: slog.New(slog.DiscardHandler)})
@@ -110,7 +109,7 @@ func (s *Server) Connect() *kv.Store {
 	return store
 }
 
-// Elect makes a new election key by hand: a leader that is never asked to prove its lease.
+// Elect writes a new election key by hand: a leader that never has to renew a lease.
 func (s *Server) Elect(name string) kv.Epoch {
 	s.t.Helper()
 	key := s.LeaderPath() + "/" + name
@@ -122,20 +121,20 @@ func (s *Server) Elect(name string) kv.Epoch {
 	return kv.Epoch{Key: key, Revision: resp.Header.Revision}
 }
 
-// Depose takes a leader's key away.
+// Depose deletes a leader's key.
 func (s *Server) Depose(epoch kv.Epoch) {
 	s.t.Helper()
 	s.Delete(epoch.Key, "")
 }
 
-// MustCommit writes a batch as a leader does that has just compared everything: its head says what is stored, whoever wrote that. It
-// returns the head's revision, or fails the test.
+// MustCommit writes a batch like a leader that has just compared everything: its head states the stored records,
+// whoever wrote them. It returns the head's revision, or fails the test.
 func (s *Server) MustCommit(b kv.Batch) int64 {
 	s.t.Helper()
 	return s.Term(b.Epoch).Commit(b).Revision
 }
 
-// Term is a leader that knows what is stored when it begins and what it wrote itself, and does not hear of what others change.
+// Term is a leader that knows the records of its beginning and its own writes, but no changes by others.
 type Term struct {
 	*Server
 	epoch  kv.Epoch
@@ -144,7 +143,7 @@ type Term struct {
 	have   map[model.Key]model.Hash
 }
 
-// Term begins one under an epoch.
+// Term begins a term under an epoch.
 func (s *Server) Term(epoch kv.Epoch) *Term {
 	s.t.Helper()
 	stat, err := s.Stat(s.t.Context())
@@ -184,8 +183,8 @@ func (t *Term) Commit(b kv.Batch) kv.Head {
 	return head
 }
 
-// Interrupted writes what a leader that is lost in the middle of a batch leaves: some of its records, and an incomplete
-// head. It returns the revision of that.
+// Interrupted writes the state that a leader leaves if it dies in the middle of a batch: some of its records, and an
+// incomplete head. It returns the head's revision.
 func (s *Server) Interrupted(epoch kv.Epoch, puts []model.Record, deletes []model.Key) int64 {
 	s.t.Helper()
 	stat, err := s.Stat(s.t.Context())
@@ -215,7 +214,8 @@ func (s *Server) Interrupted(epoch kv.Epoch, puts []model.Record, deletes []mode
 	return resp.Header.Revision
 }
 
-// WriteHead replaces the head by a complete one that says this of the records, as another build's leader might, and returns its revision.
+// WriteHead replaces the head by a complete one with these Contents, as another build's leader might. It returns the
+// revision.
 func (s *Server) WriteHead(contents *model.ContentsValue) int64 {
 	s.t.Helper()
 	stat, err := s.Stat(s.t.Context())
@@ -234,7 +234,7 @@ func (s *Server) WriteHead(contents *model.ContentsValue) int64 {
 	return stat.Head.Revision
 }
 
-// Put writes a key below the mesh's prefix behind everybody's back.
+// Put writes a key below the mesh's prefix directly, without the leader.
 func (s *Server) Put(path, value string) {
 	s.t.Helper()
 	if _, err := s.Client().Put(s.t.Context(), s.Prefix()+path, value); err != nil {
@@ -242,7 +242,7 @@ func (s *Server) Put(path, value string) {
 	}
 }
 
-// Delete removes the keys from one to another, the last left out; one key where end is empty.
+// Delete deletes the keys at or after key and before end; key alone if end is empty.
 func (s *Server) Delete(key, end string) {
 	s.t.Helper()
 	var opts []clientv3.OpOption

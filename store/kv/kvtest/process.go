@@ -14,10 +14,10 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// readyTimeout is how long an etcd may take to start on a busy machine.
+// readyTimeout bounds the start of an etcd on a busy machine.
 const readyTimeout = time.Minute
 
-// process is a stock etcd that runs. It ends with the process that started it.
+// process is a running stock etcd. It ends with the process that started it.
 type process struct {
 	cmd    *exec.Cmd
 	folder string // of its sockets
@@ -25,8 +25,9 @@ type process struct {
 	exited chan struct{}
 }
 
-// launch starts an etcd of one member on the data in dir, and returns when it is ready. It does not wait for disks, and its leases may be as
-// short as a second. What etcd writes at level error or above is in the error where it does not become ready.
+// launch starts an etcd of one member on the data in dir, and returns when it is ready. The etcd does not sync to disk,
+// and its leases may be as short as a second. If it does not become ready, the error has its messages of level error
+// and above.
 func launch(dir string, args ...string) (*process, error) {
 	program, err := programs.Etcd()
 	if err != nil {
@@ -53,9 +54,9 @@ func launch(dir string, args ...string) (*process, error) {
 		return nil, errors.Join(fmt.Errorf("start etcd: %w", err), os.RemoveAll(p.folder))
 	}
 	go func() {
-		_ = p.cmd.Wait() // a test kills it
+		_ = p.cmd.Wait() // the error is that of a killed process
 		close(p.exited)
-		ready.Close() // nobody will say that it is ready
+		ready.Close() // the process has ended: no notification will come
 	}()
 	if err := ready.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd: %w", err), p.kill())
@@ -67,7 +68,7 @@ func launch(dir string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// kill ends it as the end of its machine would; its data stay.
+// kill ends the process as a crash of its machine would. The data stay.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop etcd: %w", err)

@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Backup is a data directory with what is stored now, for Restart.
+// Backup copies the present data into a new data directory, for Restart.
 func (s *Server) Backup() string {
 	s.t.Helper()
 	s.Stop()
@@ -20,9 +20,9 @@ func (s *Server) Backup() string {
 	return to
 }
 
-// Restored is data directories for Restart as the ways to restore a backup of what is stored now leave them, by name: the same cluster at
-// the revision that it had; another cluster id and revisions of its own, with all keys; the same cluster with revisions above those that
-// the original may reach, and without history, as `etcdutl snapshot restore --bump-revision --mark-compacted` makes it.
+// Restored makes data directories for Restart, one for each way to restore a backup of the present data, by name: the
+// same cluster at the same revision; another cluster id with revisions of its own and all keys; the same cluster with
+// raised revisions and no history, as `etcdutl snapshot restore --bump-revision --mark-compacted` makes it.
 func (s *Server) Restored() map[string]string {
 	s.t.Helper()
 	all, err := s.Client().Get(s.t.Context(), "", clientv3.WithPrefix())

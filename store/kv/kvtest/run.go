@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Run runs a loop until the test ends, or stop is called, which waits for it. An error of the loop fails the test.
+// Run runs a loop until the test ends or stop is called. stop waits for the loop's end. An error of the loop fails the
+// test.
 func Run(t testing.TB, loop func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

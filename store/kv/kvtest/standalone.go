@@ -9,14 +9,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// Standalone is an etcd for other programs than Navarch's, such as kube-apiserver. It listens on TCP, and no test owns it.
+// Standalone is an etcd for other programs than Navarch's, such as kube-apiserver. It listens on TCP and belongs to no
+// test.
 type Standalone struct {
 	etcd   *process
 	client string
 }
 
-// StartStandalone runs an etcd on the data in dir until Close. client and peer are the addresses (host:port) it listens at. It does not wait for
-// disks. The error says that the program is not there, or why it does not answer.
+// StartStandalone runs an etcd on the data in dir until Close. client and peer are its listen addresses (host:port). It
+// does not sync to disk. Errors: the program is missing, or it does not become ready.
 func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	etcd, err := launch(dir, "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client, "--listen-peer-urls=http://"+peer,
 		"--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer)
@@ -26,7 +27,7 @@ func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	return &Standalone{etcd, "http://" + client}, nil
 }
 
-// Compact forgets all revisions but the newest. Errors are etcd's.
+// Compact drops all revisions but the newest. Errors are etcd's.
 func (b *Standalone) Compact(ctx context.Context) error {
 	return with(b.client, func(client *clientv3.Client) error {
 		newest, err := client.Get(ctx, "none")
@@ -38,7 +39,8 @@ func (b *Standalone) Compact(ctx context.Context) error {
 	})
 }
 
-// PutAll writes values into the etcd at an address, by their keys. Errors are etcd's: some values may have been written.
+// PutAll writes values by key into the etcd at an address. Errors are etcd's; after one, some values may have been
+// written.
 func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
 	return with(etcd, func(client *clientv3.Client) error {
 		for key, value := range values {
@@ -50,7 +52,7 @@ func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
 	})
 }
 
-// ReadAll reads the values in the etcd at an address whose keys begin with a prefix. Errors are etcd's.
+// ReadAll reads the values of all keys with a prefix from the etcd at an address. Errors are etcd's.
 func ReadAll(ctx context.Context, etcd, prefix string) (values map[string][]byte, err error) {
 	values = map[string][]byte{}
 	return values, with(etcd, func(client *clientv3.Client) error {
@@ -65,7 +67,7 @@ func ReadAll(ctx context.Context, etcd, prefix string) (values map[string][]byte
 	})
 }
 
-// with has a client of the etcd at an address.
+// with calls do with a client of the etcd at an address.
 func with(etcd string, do func(*clientv3.Client) error) error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, Logger: zap.NewNop()})
 	if err != nil {
@@ -74,5 +76,6 @@ func with(etcd string, do func(*clientv3.Client) error) error {
 	return errors.Join(do(client), client.Close())
 }
 
-// Close ends it; its data stay. The error says that it could not be killed, or that the folder of its sockets could not be removed.
+// Close kills the etcd and keeps its data. Errors: the process could not be killed, or the folder of its sockets could
+// not be removed.
 func (b *Standalone) Close() error { return b.etcd.kill() }
