@@ -1,9 +1,10 @@
-// Package admit is the server of admission webhooks: it decodes the AdmissionReviews that Kubernetes API servers send, bounded in size, number
-// and time, hands each request to the Handler of its path, and encodes the answer. It is an http.Handler; TLS and the limits of connections
-// are for the caller to provide.
+// Package admit serves admission webhooks. It decodes the AdmissionReviews of Kubernetes API servers, bounded in size,
+// number and time, calls the Handler of their path, and encodes the responses. Its Server is an http.Handler; the
+// caller provides TLS and limits the connections.
 //
-// Owns: how many bytes of reviews are in memory, and how many reviews are worked on, for each host and in all.  Reads: bodies of requests.
-// Never: decodes what it has not weighed; decides what is admitted; trusts the user that a request names: callers of webhooks show no credential.
+// Owns: the number of bytes of reviews in memory and of reviews in progress, for each host and in total. Reads: bodies
+// of requests. Never: decodes a review before weighing it; decides which objects are admitted; trusts the user that a
+// request names, because callers of webhooks show no credential.
 package admit
 
 import (
@@ -31,34 +32,34 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Handler answers the reviews of one webhook. It is called from many goroutines at once.
+// Handler answers the reviews of one webhook. It is called concurrently.
 type Handler interface {
-	// Admit answers a review that came to a path, that of the URL. The context ends when nobody waits for the answer any more. The
-	// request is the handler's; its UID is copied into the answer by the server. nil is answered as a fault of the server (500), by
-	// which the API server goes by the webhook's failurePolicy.
+	// Admit answers a review that was sent to the URL's path. The context ends when the client no longer waits. The
+	// handler owns the request; the server copies its UID into the response. A nil response becomes status 500, and the
+	// API server then follows the webhook's failurePolicy.
 	Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
-// Config of a Server. A field that is zero stands for its default.
+// Config configures a Server. Zero fields have defaults.
 type Config struct {
-	// MaxBody bounds a review, in bytes: 8 MiB. It has an object and the one before it, of 1.5 MiB at most each as etcd stores them,
-	// which may be a third of what they are in JSON.
+	// MaxBody bounds a review in bytes; 0: 8 MiB. A review has an object and its previous version. etcd stores each in at
+	// most 1.5 MiB, which may be a third of the size in JSON.
 	MaxBody int64
-	// MaxHost and MaxAll bound the bytes of all reviews that are in hand, of one host (an IPv4 address, the /64 of an IPv6 address)
-	// and of all: 32 MiB and 64 MiB. Reviews beyond that wait.
+	// MaxHost and MaxAll bound the bytes of all reviews in progress, of one host (an IPv4 address, or the /64 of an IPv6
+	// address) and in total; 0: 32 MiB and 64 MiB. Further reviews wait.
 	MaxHost, MaxAll int64
-	// Ahead says whether reviews from an address come before all others, as an API server's own do; nil: none do.
+	// Ahead reports whether reviews from an address precede all others, as those of an API server do; nil: none precede.
 	Ahead func(netip.Addr) bool
-	// BodyTime is how long the body of a review may take to come, without what it waits for room: 2 s.
+	// BodyTime bounds the time in which the body of a review arrives, without waiting for room; 0: 2 s.
 	BodyTime time.Duration
-	// Timeout bounds a review from its head to its answer: 10 s, which is what API servers wait unless a webhook's configuration says
-	// otherwise. A shorter one that the API server names in its URL (?timeout=) counts.
+	// Timeout bounds a review from its header to its response; 0: 10 s, the default timeout of API servers. A shorter
+	// timeout in the API server's URL (?timeout=) takes precedence.
 	Timeout time.Duration
-	Crashes *crash.Log   // nil: one of its own
+	Crashes *crash.Log   // nil: a new one
 	Log     *slog.Logger // nil: slog's default
 }
 
-// Server is an http.Handler. Handlers are registered before it serves.
+// Server is an http.Handler. All handlers must be registered before it serves.
 type Server struct {
 	Config
 	mux      *http.ServeMux
@@ -67,7 +68,8 @@ type Server struct {
 	clients  *obs.Sampled
 }
 
-// webhook is a handler with its name, and its turns to decode and answer reviews: others wait with nothing but their bytes.
+// webhook is a handler with its name and its turns to decode and answer reviews. Waiting reviews occupy only their
+// bytes.
 type webhook struct {
 	name         string
 	handler      Handler
@@ -75,13 +77,13 @@ type webhook struct {
 	small, large *turns.Line // of reviews, by weight.large
 }
 
-// lines gives a webhook its turns: a host has half of them, and a namespace half of these.
+// lines creates the webhook's turns. One host has at most half of them, and one namespace half of these.
 func (h *webhook) lines() {
 	perHost := max(2, runtime.GOMAXPROCS(0))
 	h.small, h.large = turns.NewOfParts(2*perHost, perHost, perHost/2), turns.New(1, 1)
 }
 
-// New makes a Server without a handler.
+// New returns a Server without handlers.
 func New(c Config) *Server {
 	c.MaxBody, c.MaxHost, c.MaxAll = cmp.Or(c.MaxBody, 8<<20), cmp.Or(c.MaxHost, 32<<20), cmp.Or(c.MaxAll, 64<<20)
 	c.Timeout, c.BodyTime = cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.BodyTime, 2*time.Second)
@@ -97,8 +99,9 @@ func New(c Config) *Server {
 	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll), clients: obs.NewSampled(c.Log)}
 }
 
-// Register has reviews to a path prefix, such as /validate, and to all paths below it answered by a handler. name is the webhook's label in
-// metrics. failed is told the HTTP status of each review that is no AdmissionReview or was not answered; it may be nil.
+// Register makes a handler answer the reviews at a path prefix, such as /validate, and at all paths below it. name is
+// the webhook's label in metrics. failed, which may be nil, receives the HTTP status of each request that is not a
+// valid AdmissionReview or got no response.
 func (s *Server) Register(name, prefix string, h Handler, failed func(status int)) {
 	hook := &webhook{name: name, handler: h, failed: failed}
 	hook.lines()
@@ -111,24 +114,24 @@ func (s *Server) Register(name, prefix string, h Handler, failed func(status int
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// refusal is why a request gets no AdmissionReview as its answer.
+// refusal is the reason for a response without an AdmissionReview.
 type refusal struct {
 	status int
-	cause  string // one of a few, for the log
+	cause  string // one of a few constants, for the log
 	err    error
 }
 
-// answerTime is how long a client has to read its answer after the time of its review is over: nobody waits for it any more.
+// answerTime is the time in which a client must read its response after the review's timeout.
 const answerTime = 5 * time.Second
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, h *webhook) {
 	began, timeout := time.Now(), s.timeout(r)
-	_ = http.NewResponseController(w).SetWriteDeadline(began.Add(timeout + answerTime)) // tests have writers without deadlines
+	_ = http.NewResponseController(w).SetWriteDeadline(began.Add(timeout + answerTime)) // writers in tests have no deadlines
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	from := clientOf(r)
 	held := &claim{host: remote.Host(net.TCPAddrFromAddrPort(from)), ahead: s.Ahead(from.Addr().Unmap())}
-	defer s.room.leave(held) // an answer has about as many bytes as its review: it is kept until it is read
+	defer s.room.leave(held) // a response has about as many bytes as its review, which stay counted until the client has read it
 	review, no := s.review(ctx, w, r, h, held)
 	result := "refused"
 	switch {
@@ -151,7 +154,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, h *webhook) {
 	s.Log.Debug("admission review answered", obs.KeyName, h.name, "result", result, obs.KeyPeer, r.RemoteAddr, obs.KeyTook, took)
 }
 
-// timeout is how long a request may take.
+// timeout returns the time limit of a request.
 func (s *Server) timeout(r *http.Request) time.Duration {
 	if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
 		return min(asked, s.Timeout)
@@ -159,7 +162,7 @@ func (s *Server) timeout(r *http.Request) time.Duration {
 	return s.Timeout
 }
 
-// review reads a request and has it answered.
+// review reads a request and calls its handler.
 func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h *webhook,
 	held *claim) (*admissionv1.AdmissionReview, *refusal) {
 	if r.Method != http.MethodPost {
@@ -187,22 +190,22 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	return s.admit(ctx, r.URL.Path, body, weight.tooHeavy(), h.handler)
 }
 
-// noRoom is told to a client whose time is over before its turn has come.
+// noRoom is the response to a client whose time ended before its turn.
 var noRoom = &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
 
-// clientOf returns the address of a request's client; the zero value: it cannot be read.
+// clientOf returns the address of a request's client; the zero value if it does not parse.
 func clientOf(r *http.Request) netip.AddrPort {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return from
 }
 
-// admit decodes a review and hands it to its handler, whose panics end this review alone. heavy is why its objects must not be decoded; nil: they
-// may be.
+// admit decodes a review and calls its handler. A panic of the handler ends this review alone. heavy is the reason not
+// to decode the objects; nil allows it.
 func (s *Server) admit(ctx context.Context, path string, body []byte, heavy error, h Handler) (review *admissionv1.AdmissionReview,
 	no *refusal) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			_ = s.Crashes.Caught(crash.Admission, fault, obs.KeyName, path) // counted and logged; the client is not told
+			_ = s.Crashes.Caught(crash.Admission, fault, obs.KeyName, path) // counted and logged; the client gets no details
 			review, no = nil, &refusal{http.StatusInternalServerError, "panic",
 				errors.New("internal error: this review was ended; the server's log says why")}
 		}
@@ -228,15 +231,16 @@ func (s *Server) admit(ctx context.Context, path string, body []byte, heavy erro
 	return &admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "AdmissionReview"}, Response: response}, nil
 }
 
-// The versions of admission.k8s.io, whose AdmissionReviews have the same fields. API servers before 1.22 may send v1beta1, and any may to a
-// webhook whose configuration names that alone (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/).
+// The versions of admission.k8s.io, whose AdmissionReviews have equal fields. API servers before 1.22 may send v1beta1,
+// and so may any API server if the webhook's configuration names that version alone
+// (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/).
 const (
 	versionV1      = "admission.k8s.io/v1"
 	versionV1beta1 = "admission.k8s.io/v1beta1"
 )
 
-// decode reads an AdmissionReview: its request, and its version, which the answer has to have as well. API servers give each request a uid;
-// istioctl kube-inject, which asks the webhook itself, gives none.
+// decode decodes an AdmissionReview into its request and its version, which the response repeats. The uid may be empty:
+// istioctl kube-inject, which calls the webhook itself, sets none.
 func decode(body []byte) (*admissionv1.AdmissionRequest, string, error) {
 	var review admissionv1.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
@@ -260,5 +264,5 @@ func (s *Server) answer(w http.ResponseWriter, review *admissionv1.AdmissionRevi
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // whoever asked is gone
+	_, _ = w.Write(body) // the client may be gone
 }

@@ -13,26 +13,26 @@ import (
 
 func encode(review *admissionv1.AdmissionReview) ([]byte, error) { return json.Marshal(review) }
 
-// Allow admits an object as it is.
+// Allow returns a response that admits an object unchanged.
 func Allow(warnings ...string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true, Warnings: Warnings(warnings)}
 }
 
-// Refuse is the answer to an object that is not valid: kubectl shows the message after the webhook's name.
+// Refuse returns a response that refuses an invalid object. kubectl shows the message after the webhook's name.
 func Refuse(reason metav1.StatusReason, message string, warnings ...string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Warnings: Warnings(warnings),
 		Result: &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: reason, Message: message}}
 }
 
-// What API servers let through of warnings, in runes: of one, and of all of a request together, where other webhooks' warnings and its own
-// are counted too (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
+// Limits of API servers for warnings, in runes: of one warning, and of all warnings of a request, including those of
+// the API server and of other webhooks (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
 const (
 	maxWarning  = 256
 	maxWarnings = 4096
 )
 
-// Warnings cuts texts to what API servers let through: each of at most 256 characters, and of 4,096 in all; the last one says how many were
-// left out. Texts that are the same are one.
+// Warnings shortens texts to the limits of API servers: 256 characters each, and 4,096 in total. The last text states
+// how many were left out. Equal texts are merged.
 func Warnings(texts []string) []string {
 	const moreOf = 64 // room for the line that counts the others
 	var out []string
@@ -51,7 +51,8 @@ func Warnings(texts []string) []string {
 	return out
 }
 
-// shorten cuts a text to a number of characters, and leaves out what no header may have: line breaks and what is no UTF-8.
+// shorten cuts a text to a number of characters, and removes line breaks and invalid UTF-8, which a header must not
+// have.
 func shorten(text string, most int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 	if utf8.RuneCountInString(text) <= most {

@@ -14,23 +14,24 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// firstBytes are taken of the room for a review before any byte of its body has come; most need no more. The rest of the announced length is taken once
-// these have come.
+// firstBytes is the part of the room that a review occupies before its body arrives; most reviews need no more. The
+// rest of the announced length is acquired after these bytes.
 const firstBytes = 32 << 10
 
-// endless bounds the commas of a body that is read to its end. A body with more is refused, whatever it is about: no API server sends a Pod with as many values.
+// endless bounds the commas of a body while it is read. A body with more is refused whatever it contains: no API server
+// sends a Pod with so many values.
 const endless = 2 * maxValues
 
-// free are pieces that no body is in: what is refused while it comes leaves no garbage.
+// free holds unused pieces, so that refused bodies leave no garbage.
 var free = sync.Pool{New: func() any { return new([firstBytes]byte) }}
 
-// read reads the body of a request, piece by piece, whatever the request announces.
+// read reads the body of a request piece by piece, whatever length the request announces.
 func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Request, held *claim) ([]byte, *refusal) {
 	announced := r.ContentLength
 	if announced > s.MaxBody {
 		return nil, tooLarge(s.MaxBody)
 	}
-	if announced < 0 { // it does not say
+	if announced < 0 { // the length is not announced
 		announced = s.MaxBody
 	}
 	first := min(announced, firstBytes)
@@ -43,7 +44,7 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 			free.Put((*[firstBytes]byte)(p[:firstBytes]))
 		}
 	}()
-	head := http.NewResponseController(w) // tests have writers without deadlines
+	head := http.NewResponseController(w) // writers in tests have no deadlines
 	var came scan.Separators
 	for left, total := s.BodyTime, int64(0); ; {
 		at := len(pieces) - 1
@@ -67,7 +68,7 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		case total > s.MaxBody:
 			return nil, tooLarge(s.MaxBody)
 		case errors.Is(err, io.EOF):
-			_ = head.SetReadDeadline(time.Time{}) // else it stands, for what net/http reads of a body that nobody wants
+			_ = head.SetReadDeadline(time.Time{}) // otherwise the deadline stays while net/http discards the rest of the body
 			return slices.Concat(pieces...), nil
 		case errors.Is(err, os.ErrDeadlineExceeded) || left <= 0:
 			w.Header().Set("Connection", "close")

@@ -7,35 +7,36 @@ import (
 	"sync"
 )
 
-// room counts the bytes of reviews that are in hand. Nobody takes all of it: what a host has beyond its first review is at most half of what other
-// hosts have left; and half of the room is for what reviews take first, and for those that are ahead, however many hosts there are.
+// room counts the bytes of reviews in progress. No host occupies all of it: beyond its first review, a host gets at
+// most half of the bytes that other hosts leave. Half of the room is reserved for the first bytes of reviews and for
+// clients that are ahead, however many hosts there are.
 type room struct {
 	perHost, half int64
 
-	mu      sync.Mutex // a leaf; guards what follows
-	free    int64
-	hosts   map[netip.Prefix]int64 // bytes of each host that has some
+	mu      sync.Mutex             // a leaf; guards what follows
+	free    int64                  // unused bytes
+	hosts   map[netip.Prefix]int64 // bytes of each host with reviews in progress
 	waiting list.List              // of *request, those of claims that are ahead first
 }
 
-// claim is the part of the room that one review has.
+// claim is the part of the room that one review occupies.
 type claim struct {
 	host  netip.Prefix
-	ahead bool // of others that wait, and not bound by what others leave
+	ahead bool // precedes other waiting claims, and is not limited by other hosts' use
 	bytes int64
 }
 
 type request struct {
 	*claim
 	bytes   int64
-	granted chan struct{} // closed once it has them
+	granted chan struct{} // closed when the bytes are granted
 }
 
 func newRoom(perHost, all int64) *room {
 	return &room{perHost: perHost, half: all / 2, free: all, hosts: map[netip.Prefix]int64{}}
 }
 
-// take waits until there is room for so many more bytes of a claim. The error is the context's; the claim is then as before.
+// take waits until a claim can get n more bytes. After an error, which is the context's, the claim is unchanged.
 func (r *room) take(ctx context.Context, c *claim, n int64) error {
 	r.mu.Lock()
 	if r.fits(c, n) {
@@ -54,14 +55,14 @@ func (r *room) take(ctx context.Context, c *claim, n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
-	case <-w.granted: // leave gives it back
+	case <-w.granted: // leave returns the bytes
 	default:
 		r.waiting.Remove(at)
 	}
 	return ctx.Err()
 }
 
-// leave gives back what a claim has.
+// leave returns all bytes of a claim, and grants them to waiting requests.
 func (r *room) leave(c *claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +82,7 @@ func (r *room) leave(c *claim) {
 	}
 }
 
-// line puts a request behind those that are to be granted before. Called with the lock held.
+// line inserts a request behind those that precede it. The caller holds the lock.
 func (r *room) line(w *request) *list.Element {
 	if w.ahead {
 		for at := r.waiting.Front(); at != nil; at = at.Next() {
@@ -93,7 +94,7 @@ func (r *room) line(w *request) *list.Element {
 	return r.waiting.PushBack(w)
 }
 
-// fits says whether a claim may have n more bytes. Called with the lock held.
+// fits reports whether a claim may have n more bytes. The caller holds the lock.
 func (r *room) fits(c *claim, n int64) bool {
 	own := r.hosts[c.host]
 	switch {
@@ -107,7 +108,7 @@ func (r *room) fits(c *claim, n int64) bool {
 	return c.ahead || own+n <= (own+r.free)/2
 }
 
-// grant gives a claim n more bytes. Called with the lock held.
+// grant gives a claim n more bytes. The caller holds the lock.
 func (r *room) grant(c *claim, n int64) {
 	r.free -= n
 	r.hosts[c.host] += n

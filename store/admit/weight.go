@@ -11,31 +11,33 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of a review, whatever it is about. A value decodes to some 300 bytes, however few it has in JSON. etcd takes no object of 1.5 MiB.
+// Bounds of every review. A JSON value decodes to about 300 bytes, however short it is. etcd accepts no object above
+// 1.5 MiB.
 const (
-	maxValues = 200_000 // JSON values, of object, oldObject and all else
+	maxValues = 200_000 // JSON values in total
 	maxObject = 3 << 20 // bytes of object, and of oldObject
-	maxBeside = 10_000  // JSON values beside both, such as a user's groups
+	maxBeside = 10_000  // JSON values outside of both, such as a user's groups
 )
 
-// A review with more than one of these is large: large ones wait for one another, so that of all webhooks' reviews few are.
+// A review above one of these is large. Large reviews wait for one another, so that few of them are in progress at a
+// time.
 const (
 	largeValues = 5000
 	largeBytes  = 256 << 10
 )
 
-// weight sums up a review before it is decoded.
+// weight describes a review before it is decoded.
 type weight struct {
 	namespace string // of the request
 	values    int
-	objects   int // of values: those of object and oldObject
+	objects   int // values in object and oldObject
 	object    int // bytes of the larger of both
-	bytes     int // of all
+	bytes     int // of the whole review
 }
 
 var errBeside = fmt.Errorf("the AdmissionReview has more than %d JSON values beside its objects", maxBeside)
 
-// weigh scans a review. An error: it is not JSON, is nested too deeply, or has too much beside its objects.
+// weigh scans a review. Errors: it is not JSON, it is nested too deeply, or it has too many values beside its objects.
 func weigh(body []byte) (w weight, err error) {
 	w.bytes = len(body)
 	s := scan.New(body)
@@ -70,14 +72,14 @@ func (w *weight) request(s *scan.Scanner) error {
 			if err := w.beside(s); err != nil {
 				return err
 			}
-			_ = json.Unmarshal(s.Skipped(), &w.namespace) // decoding tells what is no string
+			_ = json.Unmarshal(s.Skipped(), &w.namespace) // an invalid namespace is an error of decode
 			return nil
 		}
 		return w.beside(s)
 	})
 }
 
-// beside skips what is of no object.
+// beside skips a value outside of the objects. errBeside: there are too many.
 func (w *weight) beside(s *scan.Scanner) error {
 	if err := s.Skip(); err != nil {
 		return err
@@ -88,10 +90,10 @@ func (w *weight) beside(s *scan.Scanner) error {
 	return nil
 }
 
-// large says whether a review waits for others like it.
+// large reports whether a review waits for other large ones.
 func (w weight) large() bool { return w.values > largeValues || w.bytes > largeBytes }
 
-// tooHeavy says why the objects of a review must not be decoded; nil: they may be.
+// tooHeavy returns why the objects of a review must not be decoded; nil allows it.
 func (w weight) tooHeavy() error {
 	switch {
 	case w.values > maxValues:
@@ -102,14 +104,14 @@ func (w weight) tooHeavy() error {
 	return nil
 }
 
-// Chooser is a Handler that has nothing to say of some objects, which are admitted however heavy they are.
+// Chooser is a Handler that ignores some objects. Those are admitted however heavy they are.
 type Chooser interface {
-	// Concerns says whether the handler would judge or change the object of a request. The object may be of any weight: no more than its
-	// head is decoded. The request is not kept.
+	// Concerns reports whether the handler would check or change the object of a request. It decodes the head of the
+	// object at most, because the object may be of any weight. It does not keep the request.
 	Concerns(r *admissionv1.AdmissionRequest) bool
 }
 
-// unread answers a review whose objects are not decoded.
+// unread answers a review whose objects are too heavy to decode.
 func unread(h Handler, r *admissionv1.AdmissionRequest, why error) *admissionv1.AdmissionResponse {
 	if c, is := h.(Chooser); is && !c.Concerns(r) {
 		return Allow()

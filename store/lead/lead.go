@@ -1,7 +1,8 @@
 // Package lead elects the one process that writes.
 //
-// Owns: this candidate's election key and lease; it takes another's key away where it is told to.  Reads: store/kv.  Never: trusts a clock for safety: writes are fenced by
-// the epoch that it hands out (kv.Batch), so a leader that was stopped and goes on can do no harm.
+// Owns: this candidate's election key and lease; on request it deletes another candidate's key. Reads: store/kv. Never:
+// trusts a clock for safety. Writes are fenced by the epoch that it returns (kv.Batch), so a leader that was stopped
+// and continues can do no harm.
 package lead
 
 import (
@@ -20,28 +21,29 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Config of a candidate.
+// Config configures a candidate.
 type Config struct {
 	Store *kv.Store
-	// etcd's folder of the election, without a slash at the end; empty: that of the revision's ingester (kv.Store.LeaderPath)
+	// Path is etcd's folder of the election, without a slash at the end; empty: that of the revision's ingester
+	// (kv.Store.LeaderPath).
 	Path   string
-	Name   string        // of this process, shown as the leader's name
-	Lease  time.Duration // how long a leader may be silent, whole seconds; 0: 10 s
+	Name   string        // of this process, the value of its election key
+	Lease  time.Duration // length of the lease, in whole seconds; 0: 10 s
 	Retry  time.Duration // longest pause between two candidacies after a failure; 0: 2 s
 	Logger *slog.Logger  // nil: slog's default
-	// Alone: there is no other process that could be a candidate (an embedded etcd, in a locked directory). What a
-	// process that was killed left of its term is removed at once, instead of waiting for its lease to end.
+	// Alone means that no other process can be a candidate (an embedded etcd in a locked directory). The election keys of
+	// a killed process are then deleted immediately, without waiting for its lease to expire.
 	Alone bool
 }
 
 // Elector is one candidate.
 type Elector struct {
 	cfg   Config
-	epoch atomic.Pointer[kv.Epoch] // nil: not leading
+	epoch atomic.Pointer[kv.Epoch] // nil while this process does not lead
 	lease atomic.Int64             // of the epoch
 }
 
-// New checks the configuration: an error says that there is no store or name, or that the lease is not of whole seconds.
+// New returns a candidate. Errors: Store or Name is missing, or Lease is not a whole number of seconds.
 func New(cfg Config) (*Elector, error) {
 	if cfg.Store == nil || cfg.Name == "" {
 		return nil, errors.New("election: a store and a name are needed")
@@ -64,7 +66,7 @@ func New(cfg Config) (*Elector, error) {
 	return &Elector{cfg: cfg}, nil
 }
 
-// Epoch is this process's term while it leads; false while it does not.
+// Epoch returns this process's term; false while it does not lead.
 func (e *Elector) Epoch() (kv.Epoch, bool) {
 	if p := e.epoch.Load(); p != nil {
 		return *p, true
@@ -72,12 +74,12 @@ func (e *Elector) Epoch() (kv.Epoch, bool) {
 	return kv.Epoch{}, false
 }
 
-// ErrNotLeading: this process does not lead, or its lease has ended.
+// ErrNotLeading means that this process does not lead, or that its lease has ended.
 var ErrNotLeading = errors.New("this process does not lead")
 
-// Until asks etcd up to when this process leads for certain, unless somebody takes its key away: so long its lease lives at least, also where
-// it is renewed no more. It is for writes that etcd cannot fence: whoever is elected next is so after that time. Times are of this process's
-// monotonic clock.
+// Until asks etcd for the time up to which this process certainly leads, unless its key is deleted: the remaining life
+// of its lease without renewal. It is for writes that etcd cannot fence, since the next leader is elected after that
+// time. The time is of this process's monotonic clock. Errors: ErrNotLeading, or etcd's.
 func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 	if e.epoch.Load() == nil {
 		return time.Time{}, ErrNotLeading
@@ -90,10 +92,10 @@ func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 	case lease.TTL <= 0:
 		return time.Time{}, ErrNotLeading
 	}
-	return asked.Add(time.Duration(lease.TTL) * time.Second), nil // whole seconds, rounded down
+	return asked.Add(time.Duration(lease.TTL) * time.Second), nil // TTL is in whole seconds, rounded down
 }
 
-// Leader asks etcd who leads: the name and epoch; an empty name where nobody does. An error is of etcd's client.
+// Leader reads the name and epoch of the present leader; the name is empty if no process leads. Errors are etcd's.
 func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
 	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Path+"/", clientv3.WithFirstCreate()...)
 	if err != nil {
@@ -106,7 +108,7 @@ func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
 	return string(first.Value), kv.Epoch{Key: string(first.Key), Revision: first.CreateRevision}, nil
 }
 
-// Waiting says whether there is another candidate beside the leader. An error is of etcd's client.
+// Waiting reports whether there is another candidate beside the leader. Errors are etcd's.
 func (e *Elector) Waiting(ctx context.Context) (bool, error) {
 	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Path+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
@@ -115,8 +117,8 @@ func (e *Elector) Waiting(ctx context.Context) (bool, error) {
 	return resp.Count > 1, nil
 }
 
-// Depose ends another process's term, if it is still this one: its context ends, and who has waited longest leads. false: another term has begun. An error is of
-// etcd's client.
+// Depose ends another process's term by deleting its key. The candidate that has waited longest then leads. It returns
+// false if another term has begun already. Errors are etcd's.
 func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 	is := clientv3.Compare(clientv3.CreateRevision(epoch.Key), "=", epoch.Revision)
 	resp, err := e.cfg.Store.Client().Txn(ctx).If(is).Then(clientv3.OpDelete(epoch.Key)).Commit()
@@ -126,10 +128,10 @@ func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 	return resp.Succeeded, nil
 }
 
-// Run is a candidate until the context ends. Each time it is elected it calls fn with its epoch and a context that ends
-// when the epoch does: the lease was lost, the key was taken away, or Run's own context ended. There is never more than
-// one call. When fn returns, Run resigns, so that the next candidate need not wait, and campaigns again: at once when the
-// epoch had ended, after a pause when fn failed.
+// Run is a candidate until the context ends. When it is elected it calls fn with its epoch and a context. That context
+// ends with the epoch: the lease was lost, the key was deleted, or Run's own context ended. There is at most one call
+// at a time. When fn returns, Run resigns, so that the next candidate need not wait. Then it campaigns again:
+// immediately if the epoch has ended, after a pause if fn failed. Its error is the context's.
 func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	cleared := !e.cfg.Alone
 	for ctx.Err() == nil {
@@ -150,7 +152,7 @@ func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) er
 	return ctx.Err()
 }
 
-// clear removes what an earlier process left of the election, once.
+// clear deletes the election keys of earlier processes, once.
 func (e *Elector) clear(ctx context.Context, done *bool) error {
 	if *done {
 		return nil
@@ -165,7 +167,7 @@ func (e *Elector) clear(ctx context.Context, done *bool) error {
 
 var errLost = errors.New("lost leadership")
 
-// term is one candidacy: it waits to be elected, leads, and resigns. nil: the epoch ended.
+// term waits to be elected, calls fn, and resigns. nil means that the epoch ended.
 func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	client := e.cfg.Store.Client()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -209,7 +211,7 @@ func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) e
 	return err
 }
 
-// session takes a lease and keeps it alive.
+// session acquires a lease and renews it.
 func (e *Elector) session(ctx context.Context, client *clientv3.Client) (*concurrency.Session, error) {
 	asking, cancel := context.WithTimeout(ctx, e.cfg.Lease)
 	defer cancel()
@@ -217,12 +219,12 @@ func (e *Elector) session(ctx context.Context, client *clientv3.Client) (*concur
 	if err != nil {
 		return nil, err
 	}
-	// Not ctx: the lease must outlive it until fn has returned.
+	// The session must not end with ctx: the lease must live until fn has returned.
 	return concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(int(e.cfg.Lease/time.Second)))
 }
 
-// resign gives the lease back, and with it the key. It takes a second at most: where etcd does not answer, the lease ends
-// by itself.
+// resign revokes the lease, and thereby deletes the key. It takes one second at most. If etcd does not answer, the
+// lease expires by itself.
 func (e *Elector) resign(client *clientv3.Client, session *concurrency.Session) {
 	session.Orphan()
 	ctx, cancel := context.WithTimeout(client.Ctx(), time.Second)
@@ -232,7 +234,7 @@ func (e *Elector) resign(client *clientv3.Client, session *concurrency.Session) 
 	}
 }
 
-// keyGone waits until the election key is deleted; false where the context ended first.
+// keyGone waits until the election key is deleted; false if the context ends first.
 func keyGone(ctx context.Context, client *clientv3.Client, epoch kv.Epoch) bool {
 	for resp := range client.Watch(ctx, epoch.Key, clientv3.WithRev(epoch.Revision+1)) {
 		for _, event := range resp.Events {

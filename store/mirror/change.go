@@ -1,8 +1,8 @@
 package mirror
 
-// Merge is the change that says what c and the change after it say together: from c's old snapshot to next's new one. A
-// record that came back to the very pointer it had is no edit; one that came back as an equal record is, because it is
-// another pointer in the new snapshot.
+// Merge joins c and the change after it into one change, from c's old snapshot to next's new one. A record that
+// returned to its old pointer is left out. A record that was replaced by an equal one is an edit, because its pointer
+// differs in the new snapshot.
 func (c Change) Merge(next Change) Change {
 	merged := Change{Old: c.Old, New: next.New, Committed: c.Committed}
 	if merged.Committed.IsZero() {
@@ -37,5 +37,6 @@ func (c Change) Merge(next Change) Change {
 	return merged
 }
 
-// Merge joins changes in the boxes of consumers that lag (loop.NewBox): what they get is one change over all they missed.
+// Merge joins two changes. It is for the boxes of slow consumers (loop.NewBox), which receive one change over all that
+// they missed.
 func Merge(waiting, next Change) Change { return waiting.Merge(next) }

@@ -10,14 +10,14 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// joinEvery is the least time between two confirming reads: all streams that join within it share one.
+// joinEvery is the least time between two confirming reads. Streams that join within it share one read.
 const joinEvery = 50 * time.Millisecond
 
-// joins shares confirming reads.
+// joins lets callers share confirming reads.
 type joins struct {
 	mu   sync.Mutex // a leaf
-	next *join      // has not begun: who comes now may share it
-	last time.Time  // when the last one began
+	next *join      // a read that has not begun; new callers share it
+	last time.Time  // start of the last read
 }
 
 type join struct {
@@ -26,28 +26,32 @@ type join struct {
 	err  error
 }
 
-// ErrBehind: a client has seen a newer state than this replica has, and etcd does not answer, or has an older state itself.
+// ErrBehind means that a client has seen a newer state than this replica has, and that etcd does not answer or has an
+// older state too.
 var ErrBehind = errors.New("behind what the client has seen")
 
-// errOther: etcd answers as another store, or as this one was at an earlier time.
+// errOther means that etcd is another store, or has gone back to an earlier state.
 var errOther = errors.New("the store is not the one that was read")
 
-// Confirm returns when the current snapshot is at least as new as the snapshot that any replica had when Confirm was called. It is called
-// before a replica's first answer on a stream, so that a proxy which comes from another replica is not sent an older state. Where etcd does
-// not answer, or is another store, it returns nil at once, and the replica answers from what it has. The error is the context's.
+// Confirm waits until the current snapshot is at least as new as the snapshot of any replica at the time of the call. A
+// replica calls it before its first response on a stream, so that a proxy that comes from another replica does not
+// receive an older state. If etcd does not answer, or is another store, Confirm returns nil immediately, and the
+// replica serves its current snapshot. The error is the context's, wrapped.
 func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, Seen{}) }
 
-// Seen is what a client says that it has seen; the zero Seen: nothing.
+// Seen is the newest state that a client claims to have seen. The zero Seen claims nothing.
 type Seen struct {
-	At    kv.Position // Cluster 0: it does not know of which store
+	At    kv.Position // with Cluster 0 the client does not know the store
 	Place kv.Place
 }
 
-// ConfirmAt is Confirm for a client that says what it has seen. While etcd answers, its revision is newer than any that a client can have
-// seen, so the client's revision is not looked at (it may be forged, or be of before a restore). While etcd does not answer, this replica may
-// be behind the others without knowing, so it waits for the client's revision; at the context's deadline the error is ErrBehind. The
-// client's place is looked at in any case: it shows whether etcd was restored from a backup that is older than what the client was served,
-// even where this replica remembers nothing newer (issue 12, item 14). A client with a forged place delays only itself.
+// ConfirmAt is Confirm for a client that states the newest state it has seen. While etcd answers, its revision is above
+// that of any client, so the client's revision is ignored: it may be forged, or older than a restore. While etcd does
+// not answer, this replica may be behind without knowing, so it waits for the client's revision. At the context's
+// deadline the error is ErrBehind.
+//
+// The client's place is compared in any case. It shows that etcd was restored from a backup older than the client's
+// state, even where this replica remembers nothing newer. A client with a forged place delays only itself.
 func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	revision, none := m.confirmed(ctx)
 	switch {
@@ -72,8 +76,8 @@ func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	return nil
 }
 
-// ConfirmNow is Confirm for a client whose statement of what it has seen is out of date: where etcd does not answer there is nothing to
-// compare with, and that is an error too.
+// ConfirmNow is Confirm for a client whose Seen is out of date. If etcd does not answer, nothing can be compared, and
+// that is an error too.
 func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	revision, none := m.confirmed(ctx)
 	switch {
@@ -85,7 +89,8 @@ func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	return m.reach(ctx, revision)
 }
 
-// confirmed is the complete revision of a confirming read; an error: etcd does not answer, or is another store.
+// confirmed returns the complete revision of a confirming read. An error means that etcd does not answer or is another
+// store.
 func (m *Mirror) confirmed(ctx context.Context) (revision int64, none error) {
 	j := m.join()
 	select {
@@ -105,7 +110,7 @@ func (m *Mirror) confirmed(ctx context.Context) (revision int64, none error) {
 	return j.stat.Head.CompleteRevision(), nil
 }
 
-// reach waits for a snapshot of a revision or a later one.
+// reach waits for a snapshot at a revision or later.
 func (m *Mirror) reach(ctx context.Context, revision int64) error {
 	if err := m.until(ctx, func(s *Snapshot) bool { return s.Revision() >= revision }); err != nil {
 		return fmt.Errorf("the snapshot did not reach revision %d: %w", revision, err)
@@ -113,7 +118,7 @@ func (m *Mirror) reach(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// until waits for a snapshot. The error is the context's.
+// until waits for a snapshot that satisfies enough. The error is the context's.
 func (m *Mirror) until(ctx context.Context, enough func(*Snapshot) bool) error {
 	for {
 		m.mu.Lock()
@@ -130,7 +135,7 @@ func (m *Mirror) until(ctx context.Context, enough func(*Snapshot) bool) error {
 	}
 }
 
-// join is a read that begins after this call.
+// join returns a read that begins after this call.
 func (m *Mirror) join() *join {
 	m.joins.mu.Lock()
 	defer m.joins.mu.Unlock()

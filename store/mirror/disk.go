@@ -23,8 +23,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Disk says where the newest snapshot is kept, so that a replica can start while etcd is away.
-// Records are written as etcd has them: what is sealed there is sealed here.
+// Disk configures the file with the newest snapshot, from which a replica starts while etcd is away. Records are
+// written as etcd has them, so sealed records stay sealed.
 type Disk struct {
 	Path   string
 	Mesh   string        // of another mesh nothing is read
@@ -37,11 +37,11 @@ const (
 	diskName    = "navarch snapshot "
 	diskFormat  = 1
 	diskMagic   = diskName + "1\n"
-	maxDiskPart = 16 << 20 // bytes of one record, of which etcd takes 1.5 MiB, and of the head
-	maxDisk     = 8 << 30  // bytes of the file: no etcd should have more (etcd.io: System limits, Storage size limit)
+	maxDiskPart = 16 << 20 // bytes of one record (etcd accepts 1.5 MiB) or of the head
+	maxDisk     = 8 << 30  // bytes of the file; etcd supports no larger database (etcd.io: System limits, Storage size limit)
 )
 
-// diskHead is the first line after the magic.
+// diskHead is the first line after the magic, as JSON.
 type diskHead struct {
 	Mesh     string `json:"mesh"`
 	Cluster  uint64 `json:"cluster"`
@@ -49,13 +49,13 @@ type diskHead struct {
 	// Place is how far the chain of heads was read, as kv.Place has it: after a restart nothing older is taken from a
 	// restored etcd.
 	Place   string    `json:"place,omitempty"`
-	Saved   time.Time `json:"saved"` // when this replica last knew the snapshot to be etcd's newest
+	Saved   time.Time `json:"saved"` // when this replica last knew that the snapshot was etcd's newest
 	Records int       `json:"records"`
-	// Unknown are the records of kinds that the build which wrote this did not know: what they close stays closed.
+	// Unknown lists the records of kinds that the writing build did not know. Namespaces that they close stay closed.
 	Unknown []model.Unknown `json:"unknown,omitempty"`
 }
 
-// place is the zero Place where none is said.
+// place parses the head's Place; the zero Place if it is absent or invalid.
 func (h diskHead) place() kv.Place {
 	p, err := kv.ParsePlace(h.Place)
 	if err != nil {
@@ -92,7 +92,7 @@ func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 			writePart(out, raw)
 		}
 	}
-	if err := out.Flush(); err != nil { // and so every error of the writes before
+	if err := out.Flush(); err != nil { // returns the errors of earlier writes too
 		return err
 	}
 	_, err = w.Write(sum.Sum(nil))
@@ -104,7 +104,7 @@ func writePart(w *bufio.Writer, part []byte) {
 	w.Write(part)
 }
 
-// readSnapshot decodes what writeSnapshot wrote. Nothing of a file that is damaged anywhere is used.
+// readSnapshot decodes the format of writeSnapshot. A file with any damage is refused as a whole.
 func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
 	in := &summed{r: bufio.NewReaderSize(r, 1<<20), sum: sha256.New()}
 	head, err := in.head()
@@ -129,7 +129,7 @@ func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
 	return head, s, nil
 }
 
-// summed reads, and takes the sum of what was read.
+// summed reads from r and hashes the bytes that it reads.
 type summed struct {
 	r   *bufio.Reader
 	sum hash.Hash
@@ -149,7 +149,7 @@ func (s *summed) ReadByte() (byte, error) {
 	return b, err
 }
 
-// line reads one, which may be as long as a part: there may be many records of kinds that a newer build has brought.
+// line reads a line of at most maxDiskPart bytes. The head is long if it lists many records of unknown kinds.
 func (s *summed) line() ([]byte, error) {
 	var line []byte
 	for {
@@ -161,7 +161,7 @@ func (s *summed) line() ([]byte, error) {
 	}
 }
 
-// head reads the head of the file, which is before the records.
+// head reads the magic and the head of the file.
 func (s *summed) head() (head diskHead, err error) {
 	magic := make([]byte, len(diskMagic))
 	if _, err := io.ReadFull(s, magic); err != nil {
@@ -195,7 +195,7 @@ func (s *summed) record() (model.Record, error) {
 	return kv.Value{Path: string(path), Raw: raw}.Record()
 }
 
-// part reads one part. Its memory grows with what is really there, not with what a damaged length says.
+// part reads one part. Its memory grows with the bytes that exist, whatever a damaged length claims.
 func (s *summed) part() ([]byte, error) {
 	n, err := binary.ReadUvarint(s)
 	if err != nil {
@@ -218,13 +218,13 @@ func (f *follower) restore(now time.Time, why string) bool {
 	if disk == nil || f.fold.published || f.restored {
 		return false
 	}
-	f.restored = true // once: what is wrong with the file is said once
+	f.restored = true // the file is tried and its errors are logged once
 	head, snapshot, err := disk.load(now)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
 			f.cfg.Logger.Error("the snapshot on disk is not used", "path", disk.Path, "error", err)
 		}
-		if snapshot == nil && f.place() == disk.remembers() { // a damaged file is not believed in that either
+		if snapshot == nil && f.place() == disk.remembers() { // the place in a damaged file is not believed either
 			f.fold.base.place = kv.Place{}
 			f.setStatus(func(s *Status) { s.Place = kv.Place{} })
 		}
@@ -263,7 +263,7 @@ func (d *Disk) remembers() kv.Place {
 	return head.place()
 }
 
-// maxSkew is how far ahead of the clock a snapshot's time may be: clocks of machines are set while they run.
+// maxSkew bounds how far a snapshot's time may be ahead of the clock, because clocks may be corrected.
 const maxSkew = 10 * time.Minute
 
 func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
@@ -311,7 +311,7 @@ func (m *Mirror) keep(ctx context.Context) {
 		m.mu.Unlock()
 		again := false
 		if s := m.Current(); s == nil || s == written || !m.fresh() {
-			wait := disk.Every // a snapshot is there before the word that it is etcd's
+			wait := disk.Every // a snapshot is published before the status says that it is etcd's
 			if s == written {
 				wait = disk.MaxAge / 24
 			}
@@ -330,13 +330,13 @@ func (m *Mirror) keep(ctx context.Context) {
 	}
 }
 
-// read says whether the current snapshot came from etcd.
+// read reports whether the current snapshot came from etcd.
 func (m *Mirror) read() bool {
 	s := m.Status()
 	return m.Current() != nil && s.Seen.Cluster != 0 && s.Restored.IsZero()
 }
 
-// fresh says whether the current snapshot came from an etcd that answers.
+// fresh reports whether the current snapshot came from etcd and etcd answers.
 func (m *Mirror) fresh() bool {
 	s := m.Status()
 	return m.read() && s.Away == nil && s.Alarm == nil

@@ -18,10 +18,10 @@ var errGap = errors.New("there is a gap in what was read")
 type Problem struct {
 	Path string // below records/
 	Err  error
-	Kept bool // an older version that did decode stands in the snapshot; else the record is missing there
+	Kept bool // the snapshot has an older version that decoded; false: the snapshot lacks the record
 }
 
-// String says what is wrong and what holds meanwhile.
+// String returns the error and its effect on the snapshot.
 func (p Problem) String() string {
 	if p.Kept {
 		return fmt.Sprintf("records/%s: %v (the last good version stands)", p.Path, p.Err)
@@ -29,21 +29,21 @@ func (p Problem) String() string {
 	return fmt.Sprintf("records/%s: %v (there is no version that decodes)", p.Path, p.Err)
 }
 
-// fold is the loop's state and rules: what was read goes in, changes come out. It has no clock and no socket, and is
-// owned by the loop.
+// fold is the state and the rules of the loop, without clock or socket. Values that were read go in, changes come out.
+// The loop owns it.
 type fold struct {
-	base      *Snapshot           // all that was complete, with last good versions
-	published bool                // base was given out
-	staged    map[string]kv.Value // by path: read since, and not known to be complete, or of a kind that is held
-	bad       map[string]error    // by path: what does not decode in the last complete state
-	// unknown are the records of kinds that this build does not know, by path: they are no problem of this replica's.
+	base      *Snapshot           // the complete state, with the last good versions
+	published bool                // base was published
+	staged    map[string]kv.Value // by path: values read since, of an incomplete batch or of a held kind
+	bad       map[string]error    // by path: decoding errors of the last complete state
+	// unknown holds, by path, records of kinds that this build does not know. They are no problems of this replica.
 	unknown map[string]model.Unknown
-	unread  map[string]model.Hash // by path: of bad and unknown, what is stored
-	head    kv.Head               // the newest that was read
+	unread  map[string]model.Hash // by path: hashes of the stored values in bad and unknown
+	head    kv.Head               // the newest head
 
-	stored    kv.Contents // what was read, kept change by change
-	held      []Held      // of the last complete state: kinds that are not what its head says
-	unchecked string      // why nobody knows whether there are any
+	stored    kv.Contents // of all values that were read, updated with each change
+	held      []Held      // kinds of the last complete state that contradict its head
+	unchecked string      // why held cannot be computed; empty: it was
 }
 
 func newFold() *fold {
@@ -51,7 +51,7 @@ func newFold() *fold {
 		unread: map[string]model.Hash{}, stored: kv.NewContents()}
 }
 
-// load takes a whole list in place of all that was staged. The result is false where there is nothing to publish.
+// load replaces all staged values by a list. The result is false if there is nothing to publish.
 func (f *fold) load(state *kv.State) (Change, bool) {
 	f.head, f.stored = state.Head, state.Contents.Clone()
 	if !f.stored.Known() {
@@ -88,8 +88,8 @@ func (f *fold) load(state *kv.State) (Change, bool) {
 	return f.complete(state.Complete, time.Time{}, state.Head.Place, state.Said)
 }
 
-// follows tells whether an update can be the next one. Every head names the complete one before it: where that is not the
-// one that was read, something between them was not, or this is another history with the same numbers.
+// follows returns an error if an update cannot be the next one. Every head names the complete head before it. If that
+// is not the last one that was read, updates are missing, or this is another history with the same revisions.
 func (f *fold) follows(u kv.Update) error {
 	if u.Head == nil || u.Head.Err != nil || u.Head.Revision == 0 || u.Head.LastComplete == f.head.CompleteRevision() {
 		return nil
@@ -98,7 +98,7 @@ func (f *fold) follows(u kv.Update) error {
 		u.Head.Revision, u.Head.LastComplete, f.head.CompleteRevision())
 }
 
-// apply takes what one revision changed.
+// apply stages the values of one revision. If its head is complete, it returns the resulting change and true.
 func (f *fold) apply(u kv.Update) (Change, bool) {
 	for _, v := range u.Values {
 		v = v.Hashed()
@@ -115,7 +115,7 @@ func (f *fold) apply(u kv.Update) (Change, bool) {
 	return f.complete(f.head.Revision, f.head.Time, f.head.Place, f.head.Contents)
 }
 
-// hash is of what was read last at a path; the zero Hash: nothing is stored there.
+// hash returns the hash of the last value at a path; the zero Hash if there is no value.
 func (f *fold) hash(path string) model.Hash {
 	if v, is := f.staged[path]; is {
 		return v.Hash()
@@ -131,7 +131,7 @@ func (f *fold) hash(path string) model.Hash {
 	return model.Hash{}
 }
 
-// compare notes which kinds are not what a complete head says.
+// compare sets held and unchecked by the Contents of a complete head.
 func (f *fold) compare(said kv.Contents) {
 	f.held, f.unchecked = nil, unchecked(said)
 	for _, kind := range f.stored.Differ(said) {
@@ -139,16 +139,17 @@ func (f *fold) compare(said kv.Contents) {
 	}
 }
 
-// withholds tells whether what is stored at a path stays out of the snapshot because of its kind. Before there is a snapshot what cannot be
-// understood anyway is taken as it is: it may be what closes the replica for some proxies.
+// withholds reports whether the value at a path stays out of the snapshot because its kind is held. Before the first
+// snapshot unknown kinds are not held: their records may close the replica for some proxies.
 func (f *fold) withholds(path string) bool {
 	kind, _, _ := strings.Cut(path, "/")
 	i := slices.IndexFunc(f.held, func(h Held) bool { return h.Kind == kind })
 	return i >= 0 && (f.published || f.held[i].known())
 }
 
-// complete makes a snapshot of what was staged, of the head at a place, but for kinds that are not what the head says. The first is given out only when no
-// record is missing from it: a proxy would lose what it names.
+// complete makes a snapshot at revision from the staged values, except those of held kinds. The result is false if
+// there is nothing to publish: the first snapshot waits until every record decodes, because a proxy would lose the
+// resources of a missing one.
 func (f *fold) complete(revision int64, committed time.Time, place kv.Place, said kv.Contents) (Change, bool) {
 	f.compare(said)
 	var puts []model.Record
@@ -198,7 +199,7 @@ func (f *fold) complete(revision int64, committed time.Time, place kv.Place, sai
 	return change, true
 }
 
-// holds tells whether the value is the one that stands in base.
+// holds reports whether the value equals the record in base.
 func (f *fold) holds(v kv.Value) bool {
 	key, err := v.Key()
 	if err != nil || v.Raw == nil {
@@ -208,7 +209,7 @@ func (f *fold) holds(v kv.Value) bool {
 	return ok && old.Meta().Hash == v.Hash()
 }
 
-// problems lists what does not decode, by path.
+// problems lists the values that do not decode, by path.
 func (f *fold) problems() []Problem {
 	all := make([]Problem, 0, len(f.bad))
 	for path, err := range f.bad {

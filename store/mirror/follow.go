@@ -14,36 +14,37 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// follower is the loop's own state; Run makes it and no other goroutine touches it. It outlives connections, so that the
-// loop goes on by revision.
+// follower is the loop's own state. Run makes it, and only Run's goroutine uses it. It outlives Run, so that the next
+// Run continues from its revision.
 type follower struct {
 	*Mirror
 	fold     *fold
 	at       kv.Position // read up to here; zero: list first
-	seen     kv.Position // the newest that the store was seen at
-	behind   int         // checks in a row that saw a head which the watch has not brought
-	patience int         // how many of them are too many
-	status   Status      // as last told
-	restored bool        // the snapshot on disk was looked for
-	held     []Held      // as a list said
+	seen     kv.Position // the newest position of the store
+	behind   int         // consecutive checks that saw a newer head than the watch delivered
+	patience int         // the number of such checks after which the watch is restarted
+	status   Status      // the last published status
+	restored bool        // the snapshot on disk was tried
+	held     []Held      // held kinds, confirmed by a list
 	relist   time.Duration
 	lines    *obs.Sampled // about held kinds
 }
 
-// How long the loop waits before it tries again what failed.
+// Pauses before the loop repeats a failed step.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 3 * time.Second
 )
 
-// leastPatience is after how many checks without anything new, that is for at least so many times CheckEvery, a watch is
-// begun again when the store has more.
+// leastPatience is the initial value of patience. A watch that delivers nothing is restarted after that many checks,
+// CheckEvery apart, that saw a newer head.
 const leastPatience = 2
 
 var errStuck = errors.New("the watch does not bring what the store has")
 
-// Run reads until the context ends. Whatever happens to etcd, the last complete snapshot stands. One Run at a time; a later
-// one goes on where the last one ended. Its error is the context's alone: what is wrong with etcd is in Status.
+// Run follows the store until the context ends. While etcd fails the last complete snapshot stays in use. One Run may
+// be active at a time; a later one continues from the revision of the last. The error is the context's; failures of
+// etcd are in Status.
 func (m *Mirror) Run(ctx context.Context) error {
 	if m.resume == nil {
 		m.resume = &follower{Mirror: m, status: m.Status(), fold: newFold(), patience: leastPatience, relist: firstRelist,
@@ -85,7 +86,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// follow lists if need be, and watches until something is wrong.
+// follow lists if necessary, and watches until the first error.
 func (f *follower) follow(ctx context.Context) error {
 	if f.at.Revision == 0 {
 		if err := f.list(ctx); err != nil {
@@ -140,8 +141,8 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// list reads everything, and takes what differs. It asks first whether anybody is there: a list may take long, and a client
-// without a connection waits.
+// list reads the whole store and publishes the differences. It first requests the status, because a list may be long
+// and etcd's client waits for a connection.
 func (f *follower) list(ctx context.Context) error {
 	if a := f.requestStat(ctx, f.seen, f.place()); a.err != nil {
 		return a.err
@@ -168,7 +169,7 @@ func (f *follower) list(ctx context.Context) error {
 	return nil
 }
 
-// update takes one revision of the watch. errDiffers: it is to be listed again.
+// update applies one revision of the watch. errDiffers: the store must be listed again.
 func (f *follower) update(u kv.Update) error {
 	change, ok := f.fold.apply(u)
 	f.at.Revision = u.Revision
@@ -179,8 +180,8 @@ func (f *follower) update(u kv.Update) error {
 	return err
 }
 
-// took publishes a change, if there is one, and tells what the fold knows. Who sees the status sees the snapshot; who sees
-// the snapshot sees what is missing from it.
+// took publishes a change, if ok, and the status of the fold. A reader of the new status sees the new snapshot, and a
+// reader of the snapshot sees the problems in it.
 func (f *follower) took(change Change, ok bool) {
 	problems := f.fold.problems()
 	if ok {
@@ -196,8 +197,8 @@ func (f *follower) took(change Change, ok bool) {
 	})
 }
 
-// answer is what the store said of itself, and what was known when it was asked: by the time the answer is read, the
-// watch may have brought more.
+// answer is a status of the store, with the newest state known at the time of the request. The watch may deliver more
+// before the answer is processed.
 type answer struct {
 	asked kv.Position
 	place kv.Place
@@ -205,7 +206,7 @@ type answer struct {
 	err   error
 }
 
-// check is kv.CheckHead of the answer.
+// check is kv.CheckHead for the answer.
 func (a answer) check() error { return kv.CheckHead(a.asked, a.place, a.stat) }
 
 func (m *Mirror) requestStat(ctx context.Context, seen kv.Position, place kv.Place) answer {
@@ -215,18 +216,18 @@ func (m *Mirror) requestStat(ctx context.Context, seen kv.Position, place kv.Pla
 	return answer{seen, place, stat, err}
 }
 
-// check compares what the store says of itself with what was read. A watch alone would not notice a store that went back
-// (it would wait for a revision that is long in coming) or a watch that died in silence.
+// check compares a status of the store with the state that was read. The watch alone detects neither a store that went
+// back, whose next revision is far away, nor a watch that died silently.
 func (f *follower) check(a answer) error {
 	if a.err != nil {
 		f.setStatus(func(s *Status) { s.Away = a.err })
-		return nil // the watch goes on by itself when etcd is back
+		return nil // the watch resumes by itself
 	}
 	if err := a.check(); err != nil {
 		return err
 	}
 	if err := a.asked.Check(a.stat); err != nil {
-		return err // it goes on in another place
+		return err // the store must be listed again
 	}
 	f.seen.Revision = max(f.seen.Revision, a.stat.Revision)
 	f.setStatus(func(s *Status) { s.Away, s.Seen = nil, f.seen })
@@ -237,11 +238,11 @@ func (f *follower) check(a answer) error {
 	if f.behind++; f.behind <= f.patience {
 		return nil
 	}
-	f.behind, f.patience = 0, 2*f.patience // it may be slow: the next watch is given longer
+	f.behind, f.patience = 0, 2*f.patience // the watch may only be slow: the next one gets more time
 	return errStuck
 }
 
-// setStatus publishes the status, and says once what changed for the worse or the better.
+// setStatus publishes the status, and logs each alarm and problem once when it begins and ends.
 func (f *follower) setStatus(edit func(*Status)) {
 	was := f.status
 	edit(&f.status)
@@ -286,10 +287,10 @@ func (f *follower) setStatus(edit func(*Status)) {
 	}
 }
 
-// maxUnknownLines bounds the lines that one change brings about.
+// maxUnknownLines bounds the log lines of one change.
 const maxUnknownLines = 5
 
-// logUnknown says which records came that this build does not know, and how many more.
+// logUnknown logs new records of unknown kinds, up to maxUnknownLines, and the number of the others.
 func logUnknown(log *slog.Logger, was, now []model.Unknown) {
 	lines, known := 0, map[model.Unknown]bool{}
 	for _, u := range was {

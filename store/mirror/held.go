@@ -11,15 +11,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Held is a kind whose stored records are not those that the head says: somebody else than the leader changed them. The last good
-// ones stand in the snapshot, other kinds go on.
+// Held is a kind whose stored records contradict the head: a writer other than the leader changed them. The snapshot
+// keeps the last good records of the kind. Other kinds are not affected.
 type Held struct {
-	Kind   string // the first part of the records' paths; it may be one that this build does not know
-	Said   uint64 // how many records the head says there are
-	Stored uint64 // how many are stored; the same number where values were changed
+	Kind   string // the first part of the records' paths; it may be unknown to this build
+	Said   uint64 // number of records according to the head
+	Stored uint64 // number of stored records; it equals Said if only values were changed
 }
 
-// String says what is wrong and what follows from it.
+// String returns the difference and its effect, for messages.
 func (h Held) String() string {
 	return fmt.Sprintf("records/%s: %d records are stored, and not the %d that the leader wrote: somebody else changed them. "+
 		"The last good ones of the kind are served, where there are any, until the leader has put that right", h.Kind, h.Stored, h.Said)
@@ -27,22 +27,23 @@ func (h Held) String() string {
 
 func (h Held) known() bool { return known(h.Kind) }
 
-// known says whether this build knows a kind.
+// known reports whether this build knows a kind.
 func known(kind string) bool {
 	_, known := model.ParseKind(kind)
 	return known
 }
 
-// errDiffers: what was read is not what the head says. It is listed again, in case it was not read well.
+// errDiffers means that the values that were read contradict the head. The store is listed again, in case a read was
+// wrong.
 var errDiffers = errors.New("the stored records are not what the head says")
 
-// How long the loop waits before it lists again while what it listed is not what the head says.
+// Pauses before the loop lists again while the list contradicts the head.
 const (
 	firstRelist = time.Second
 	maxRelist   = time.Minute
 )
 
-// unchecked is why what was read cannot be compared with the head; empty: it was compared.
+// unchecked returns why the records cannot be compared with the head; empty if they can.
 func unchecked(said kv.Contents) string {
 	switch {
 	case said.Known():
@@ -53,7 +54,7 @@ func unchecked(said kv.Contents) string {
 	return fmt.Sprintf("the head says what the records are by algorithm %d, which this build does not know", said.Algorithm())
 }
 
-// listed takes what a list says of the records: what differs in it differs in etcd.
+// listed stores the result of a list: its differences are in etcd itself.
 func (f *follower) listed() {
 	f.held = f.fold.held
 	f.relist = min(2*f.relist, maxRelist)
@@ -62,7 +63,7 @@ func (f *follower) listed() {
 	}
 }
 
-// watched takes what the watch says of the records. A kind that differs of which no list said so is listed first.
+// watched stores the result of an update of the watch. A new difference that no list has confirmed is errDiffers.
 func (f *follower) watched() error {
 	for _, h := range f.fold.held {
 		if !slices.ContainsFunc(f.held, func(o Held) bool { return o.Kind == h.Kind }) {
@@ -73,7 +74,7 @@ func (f *follower) watched() error {
 	return nil
 }
 
-// logHeld says which kinds are held from now on, and which are not any more.
+// logHeld logs the kinds that become held and those that no longer are, and calls the hook.
 func (f *follower) logHeld(was, now []Held) {
 	has := func(all []Held, kind string) bool {
 		return slices.ContainsFunc(all, func(h Held) bool { return h.Kind == kind })

@@ -17,31 +17,31 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// Source is what the mirror reads: a *kv.Store.
+// Source is the store that a mirror reads: a *kv.Store.
 type Source interface {
 	Load(ctx context.Context, revision int64) (*kv.State, error)
 	Watch(ctx context.Context, from kv.Position) <-chan kv.Update
 	Stat(ctx context.Context) (kv.Stat, error)
 }
 
-// Hooks are called when the loop does something, for metrics. They are called by the loop and must not block (store/watchdog); nil ones are left out.
+// Hooks are called by the loop, for metrics. They must not block (store/watchdog). Nil hooks are left out.
 type Hooks struct {
 	Published func(Change)
-	Relisted  func()           // the list was read again
-	Held      func([]Held)     // kinds that are held, whenever that changed
-	Problems  func([]Problem)  // values that do not decode, whenever that changed
-	Alarm     func(error)      // the store is another one, or has older state than was read; nil: no more
-	Contact   func(away error) // etcd does not answer, nil: it answers; at every change
+	Relisted  func()           // the store was listed again
+	Held      func([]Held)     // held kinds, at every change
+	Problems  func([]Problem)  // values that do not decode, at every change
+	Alarm     func(error)      // the store is another one, or has older state than was read; nil: the alarm is over
+	Contact   func(away error) // etcd does not answer; nil: it answers again
 }
 
-// Config of a mirror.
+// Config configures a mirror.
 type Config struct {
 	Source     Source
 	Logger     *slog.Logger  // nil: slog's default
-	Hooks      Hooks         // zero: none is called
-	CheckEvery time.Duration // how often the store is asked whether it is the one that was read; 0: 5 s
-	Timeout    time.Duration // how long it may take to answer before it counts as away; 0: 5 s
-	Disk       *Disk         // nil: nothing is kept on disk
+	Hooks      Hooks         // zero: no hook is called
+	CheckEvery time.Duration // pause between two checks that the store is still the same one; 0: 5 s
+	Timeout    time.Duration // time for a response before etcd counts as away; 0: 5 s
+	Disk       *Disk         // nil: no snapshot is kept on disk
 }
 
 // Mirror keeps the newest complete snapshot of the store.
@@ -50,7 +50,7 @@ type Mirror struct {
 	hooks   *watchdog.Watchdog // of Config.Hooks
 	current atomic.Pointer[Snapshot]
 	status  atomic.Pointer[Status]
-	resume  *follower // owned by Run: what it knows, kept from one Run to the next
+	resume  *follower // state of the loop, owned by Run and kept for the next Run
 
 	mu    sync.Mutex // a leaf; publishing and subscribing exclude each other
 	boxes map[*loop.Box[Change]]bool
@@ -59,25 +59,25 @@ type Mirror struct {
 	joins joins
 }
 
-// Status is what the loop knows of itself.
+// Status is the state of the loop.
 type Status struct {
-	Revision int64       // of the published snapshot, 0: none
-	Seen     kv.Position // the newest that the store was seen at
+	Revision int64       // of the published snapshot; 0: none is published
+	Seen     kv.Position // the newest position of the store
 	Head     kv.Head
-	Place    kv.Place // the newest that was read, by this process or the one that wrote the snapshot on disk
+	Place    kv.Place // of the newest head that was read, by this process or by the one that wrote the snapshot on disk
 	Problems []Problem
-	Unknown  []model.Unknown // records of kinds that this build does not know; they make no mirror unready
-	Held     []Held          // kinds whose stored records are not what the head says, by kind: their last good ones stand
-	// Unchecked is why the stored records cannot be compared with the head; empty: they are.
+	Unknown  []model.Unknown // records of kinds that this build does not know; the mirror is ready all the same
+	Held     []Held          // kinds whose stored records contradict the head, by kind; their last good records stay in use
+	// Unchecked says why the stored records cannot be compared with the head; empty if they can.
 	Unchecked string
-	Alarm     error // the store is another one, or has older state than was read: the last snapshot stands. It names the way out
-	Away      error // why etcd was not reached lately; the last snapshot stands
-	// Restored is when the snapshot from disk, which stands because etcd was never reached, was known to be the newest; zero:
-	// the snapshot is etcd's.
+	Alarm     error // the store is another one, or has older state than was read; the text names the way out. The last snapshot stays in use
+	Away      error // why etcd was not reached; the last snapshot stays in use
+	// Restored is set while the published snapshot comes from disk, because etcd was never reached. It is the time at
+	// which that snapshot was known to be the newest.
 	Restored time.Time
 }
 
-// New checks the configuration. The mirror is empty until Run. An error: there is no source.
+// New returns an empty mirror, which Run fills. An error means that cfg has no Source.
 func New(cfg Config) (*Mirror, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("mirror: a source is needed")
@@ -101,15 +101,15 @@ func New(cfg Config) (*Mirror, error) {
 	return m, nil
 }
 
-// Current is the newest complete snapshot; nil until there was one. There is never an empty one in place of one that is
-// not known: an empty snapshot would take everything from every proxy.
+// Current returns the newest complete snapshot, or nil before the first one. An unknown state is never an empty
+// snapshot, which would remove everything from every proxy.
 func (m *Mirror) Current() *Snapshot { return m.current.Load() }
 
-// Status is what the loop knows of itself.
+// Status returns the present state of the loop.
 func (m *Mirror) Status() Status { return *m.status.Load() }
 
-// Ready is nil when a complete snapshot was published and no record is missing from it; else it says why. Losing etcd
-// later does not make a mirror unready: it answers from what it has.
+// Ready returns nil once a complete snapshot without missing records is published. Otherwise the error says why. A
+// later loss of etcd does not make a mirror unready.
 func (m *Mirror) Ready() error {
 	s := m.Status()
 	for _, p := range s.Problems {
@@ -136,8 +136,8 @@ func (m *Mirror) Ready() error {
 	return errors.New("nothing was read yet")
 }
 
-// Subscribe gives a box that receives every change from now on, in order; those that wait are merged into one. Where a
-// snapshot was published already, the first change is from Empty to it. stop ends the subscription.
+// Subscribe returns a box that receives every later change, in order. Changes that wait in the box are merged. If a
+// snapshot is published already, the first change is from Empty to that snapshot. stop ends the subscription.
 func (m *Mirror) Subscribe() (box *loop.Box[Change], stop func()) {
 	box = loop.NewBox(Merge)
 	m.mu.Lock()

@@ -8,12 +8,12 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// place is the newest that was read, or that the snapshot on disk was of.
+// place returns the place of the newest state that was read, or of the snapshot on disk.
 func (f *follower) place() kv.Place { return f.fold.base.place }
 
-// another is called where the store is not the one that was read, or has gone back: it was restored, or another one answers. Where it has
-// nothing older than what was read it is listed again. Else what there is stands, and an alarm, until it has: the original is back, a
-// leader has compared it with its sources, or an operator adopted it.
+// another handles a store that is not the one that was read, or that has gone back. If the store has nothing older than
+// was read, it is listed again. Otherwise the last snapshot and an alarm stay until one of these happens: the original
+// store is back, a leader has compared the store with its sources, or an operator has adopted the store.
 func (f *follower) another(ctx context.Context) {
 	f.restore(time.Now(), "the store has older state than the snapshot on disk: serving that")
 	tick := time.NewTicker(f.cfg.CheckEvery)
@@ -40,7 +40,7 @@ func (f *follower) another(ctx context.Context) {
 	}
 }
 
-// listAgain has a store listed that has nothing older than what was read.
+// listAgain makes the loop list a store that has nothing older than was read.
 func (f *follower) listAgain(a answer) {
 	if a.asked.Check(a.stat) != nil {
 		f.cfg.Logger.Warn("etcd was restored or replaced, and its state is not older than what was read before: listing it")
@@ -50,7 +50,7 @@ func (f *follower) listAgain(a answer) {
 	f.setStatus(func(s *Status) { s.Alarm, s.Away = nil, nil })
 }
 
-// wayOut is what an operator can do about the alarm.
+// wayOut returns the operator's steps against the alarm.
 func (f *follower) wayOut() string {
 	if !f.place().Known() {
 		return "The last good state is served. If this etcd is the right one, restart this process"

@@ -11,22 +11,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Snapshot is every record at one complete revision. It is immutable and shares structure with its predecessor; any
-// number of goroutines may read it. Records of equal content are one pointer from snapshot to snapshot, and so are the
-// single Endpoints inside an Endpoints record.
+// Snapshot holds every record at one complete revision. It is immutable, shares structure with its predecessor, and may
+// be read by any number of goroutines. A record with unchanged content keeps its pointer from snapshot to snapshot, and
+// so does each Endpoint inside an Endpoints record.
 type Snapshot struct {
 	revision int64
-	place    kv.Place                   // of the head that it is of, zero where that says none: else of the newest before it that did
+	place    kv.Place                   // of the snapshot's head, or of the newest earlier head that states one
 	records  *iradix.Tree[model.Record] // by treeKey
 	byHost   *iradix.Tree[model.Record] // by hostKey
 	counts   [model.NumKinds]int
-	unknown  []model.Unknown // ordered by path; never changed
+	unknown  []model.Unknown // ordered by path; immutable
 }
 
-// Edit is one record that differs between two snapshots. Old is nil where it was added, New where it was removed.
+// Edit is one record that differs between two snapshots. Old is nil for an added record, New for a removed one.
 type Edit struct{ Old, New model.Record }
 
-// Key is the key of the record that was edited.
+// Key returns the key of the edited record.
 func (e Edit) Key() model.Key {
 	if e.New != nil {
 		return e.New.Meta().Key
@@ -34,33 +34,34 @@ func (e Edit) Key() model.Key {
 	return e.Old.Meta().Key
 }
 
-// Change is one step from snapshot to snapshot: exactly what differs, ordered by key.
+// Change is one step between two snapshots: the records that differ, ordered by key.
 type Change struct {
 	Old, New *Snapshot
 	Edits    []Edit
-	// Committed is when the leader wrote the oldest batch in this change, by its clock; zero: not known (read from a list).
+	// Committed is when the leader wrote the oldest batch of this change, by its clock; zero if the change was read from a
+	// list.
 	Committed time.Time
 }
 
-// Empty is the snapshot before anything was read: revision 0, no records.
+// Empty returns the snapshot before the first read: revision 0, no records.
 func Empty() *Snapshot {
 	return &Snapshot{records: iradix.New[model.Record](), byHost: iradix.New[model.Record]()}
 }
 
-// Revision is the store's revision that this snapshot is complete at.
+// Revision returns the store's revision at which this snapshot is complete.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// Place is where the head that it is of stands among all that leaders have written; not known where none of them said so.
+// Place returns the place of the snapshot's head in the leaders' chain; not Known if no head has stated one.
 func (s *Snapshot) Place() kv.Place { return s.place }
 
-// Len is the number of records of one kind.
+// Len returns the number of records of one kind.
 func (s *Snapshot) Len(kind model.Kind) int { return s.counts[kind] }
 
-// Unknown lists the records of kinds that this build does not know, by path; it is not to be changed.
+// Unknown lists the records of kinds that this build does not know, by path. Callers must not change it.
 func (s *Snapshot) Unknown() []model.Unknown { return s.unknown }
 
-// Covered says because of which record of a kind that this build does not know no proxy of a namespace may be let in (model.Closing).
-// False: because of none.
+// Covered returns a record of an unknown kind that forbids to serve the proxies of a namespace (model.Closing); false
+// if there is no such record.
 func (s *Snapshot) Covered(namespace string) (model.Unknown, bool) {
 	if len(s.unknown) == 0 {
 		return model.Unknown{}, false
@@ -74,39 +75,39 @@ func (s *Snapshot) Covered(namespace string) (model.Unknown, bool) {
 	return model.Unknown{}, false
 }
 
-// Get finds one record.
+// Get returns one record; false if it is absent.
 func (s *Snapshot) Get(key model.Key) (model.Record, bool) {
 	return s.records.Get([]byte(treeKey(key)))
 }
 
-// All iterates over the records of one kind, by namespace, name and origin, as In and ByHost do: of records of one name those of the
-// config cluster come first.
+// All iterates over the records of one kind, ordered by namespace, name and origin, like In and ByHost. Of records with
+// one name, those of the config cluster come first.
 func (s *Snapshot) All(kind model.Kind) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/")
 }
 
-// In iterates over the records of one kind in one namespace of all clusters.
+// In iterates over the records of one kind in one namespace, from all clusters.
 func (s *Snapshot) In(kind model.Kind, namespace string) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/"+namespace+"/")
 }
 
-// Named iterates over the records of one kind and name: one of each origin that has it.
+// Named iterates over the records of one kind, namespace and name: one for each origin.
 func (s *Snapshot) Named(kind model.Kind, namespace, name string) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/"+namespace+"/"+name+"\x00")
 }
 
-// WithPrefix iterates over the records of one kind in one namespace whose names begin with a prefix, by name.
+// WithPrefix iterates over the records of one kind and namespace whose names begin with a prefix, by name.
 func (s *Snapshot) WithPrefix(kind model.Kind, namespace, prefix string) iter.Seq[model.Record] {
 	return prefixed(s.records, kind.String()+"/"+namespace+"/"+prefix)
 }
 
-// ByHost iterates over the records of one kind that name exactly this host (a Service's or ServiceEntry's hosts, the
-// hosts of Endpoints and VirtualServices, the host of a DestinationRule; wildcards are literal here).
+// ByHost iterates over the records of one kind that name exactly this host: the hosts of a Service, ServiceEntry,
+// Endpoints or VirtualService, the host of a DestinationRule. Wildcards are compared literally.
 func (s *Snapshot) ByHost(kind model.Kind, host string) iter.Seq[model.Record] {
 	return prefixed(s.byHost, hostKey(kind, host, ""))
 }
 
-// Mesh is the mesh's configuration; the defaults where none was given.
+// Mesh returns the mesh configuration, or the defaults if there is no record of it.
 func (s *Snapshot) Mesh() *model.Mesh {
 	if r, ok := s.Get(model.MeshKey); ok {
 		return r.(*model.Mesh)
@@ -114,8 +115,8 @@ func (s *Snapshot) Mesh() *model.Mesh {
 	return model.DefaultMesh()
 }
 
-// Apply makes the snapshot at a later revision. Puts of equal content and deletes of what is not there are no edits;
-// puts are not changed and belong to the snapshot from now on. The receiver stays as it is.
+// Apply returns the change to the snapshot at a later revision. Puts with unchanged content and deletes of absent
+// records cause no edits. The new snapshot owns the puts and does not change them. The receiver stays unchanged.
 func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Key) Change {
 	next := *s
 	next.revision = revision
@@ -160,7 +161,7 @@ func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Ke
 	return Change{Old: s, New: &next, Edits: ordered(edits)}
 }
 
-// Diff is the change from one snapshot to any other, by content.
+// Diff compares any two snapshots by content.
 func Diff(from, to *Snapshot) Change {
 	var edits []Edit
 	for _, kind := range model.Kinds() {
@@ -187,7 +188,7 @@ func ordered(edits map[model.Key]Edit) []Edit {
 	all := make([]Edit, 0, len(edits))
 	for _, e := range edits {
 		if e.Old != nil && e.New != nil && e.Old.Meta().Hash == e.New.Meta().Hash || e.Old == nil && e.New == nil {
-			continue // there and back within one change
+			continue // the record has returned to its old content
 		}
 		all = append(all, e)
 	}
@@ -201,8 +202,8 @@ func prefixed(tree *iradix.Tree[model.Record], prefix string) iter.Seq[model.Rec
 	}
 }
 
-// treeKey is a key in the order of model.Key.Compare, but for kinds: what is of one namespace, and of one name, stands together. No part
-// of a key has a slash or a NUL (model.Key.Check).
+// treeKey returns a key that sorts like model.Key.Compare within a kind: records of one namespace, and of one name, are
+// adjacent. No part of a key has a slash or a NUL (model.Key.Check).
 func treeKey(key model.Key) string {
 	return key.Kind.String() + "/" + key.Namespace + "/" + key.Name + "\x00" + key.Origin.Cluster() + "\x00" + key.Origin.Source()
 }
@@ -211,7 +212,7 @@ func hostKey(kind model.Kind, host, path string) string {
 	return kind.String() + "\x00" + host + "\x00" + path
 }
 
-// hostsOf is what ByHost finds a record under.
+// hostsOf returns the hosts under which ByHost finds a record.
 func hostsOf(r model.Record) []string {
 	switch t := r.(type) {
 	case *model.Service:
@@ -226,8 +227,8 @@ func hostsOf(r model.Record) []string {
 	return nil
 }
 
-// shareEndpoints gives endpoints that did not change the pointers they had, so that an edit of one endpoint of a slice
-// is seen as that and no more.
+// shareEndpoints returns record with the old pointers of endpoints that did not change, so that an edit of one endpoint
+// of a slice touches that endpoint alone.
 func shareEndpoints(old, record model.Record) model.Record {
 	before, ok := old.(*model.Endpoints)
 	after, isEndpoints := record.(*model.Endpoints)

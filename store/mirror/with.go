@@ -1,8 +1,8 @@
 package mirror
 
-// With is the snapshot `of` as far as its revision, its place and its records of unknown kinds go, with the records of s, but for the
-// edits: there it has their New, or nothing. The records of edits are taken as they are, so that they stay the pointers that they are
-// in other snapshots. Neither s nor of changes.
+// With returns a snapshot with the records of s after the edits, and with the revision, place and unknown records of
+// `of`. An edit replaces the record by its New, or removes it. Records of edits keep their pointers, so that other
+// snapshots can share them. Neither s nor of changes.
 func (s *Snapshot) With(edits []Edit, of *Snapshot) *Snapshot {
 	next := *of
 	next.counts = s.counts

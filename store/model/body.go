@@ -11,7 +11,8 @@ import (
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
-// istioBody makes the Istio message that records of a kind carry; nil where the body is one of our own messages.
+// istioBody makes an empty Istio message for each kind whose records carry one. It is nil for kinds with messages of
+// this package.
 var istioBody = [NumKinds]func() proto.Message{
 	KindMesh:             func() proto.Message { return &meshv1.MeshConfig{} },
 	KindVirtualService:   func() proto.Message { return &networkingv1.VirtualService{} },

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// PortAt is the number of a service's port at one endpoint of this record: the endpoint's own for the port's name, else the record's and, of a record
-// without ports, the target that the service states. The record's port is the one of that name or, byNumber, the one of the service port's number where the
-// record states these. 0 at an endpoint that is a Unix socket; false where the endpoint does not have the port.
+// PortAt returns the number of a service's port at one endpoint of this record. It looks at the endpoint's own number
+// for the port's name first, then at the record's ports, and for a record without ports at the service's target port. A
+// port of the record matches by name or, with byNumber, by the service port's number if the record states it. The
+// number is 0 for a Unix socket. ok is false if the endpoint does not have the port.
 func (x *EndpointsSpec) PortAt(e *Endpoint, port *ServicePort, byNumber bool) (number uint32, ok bool) {
 	if strings.HasPrefix(e.GetAddress(), "unix://") {
 		return 0, true

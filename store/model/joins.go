@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Joins says whether two ServiceEntries of one host are one service, which has the ports of both: they are of one namespace, and differ in
-// neither resolution, selector nor exportTo (istio: pilot/pkg/model/sidecar.go, canMergeServices). Istio compares the labels of the
-// objects too, which no record has.
+// Joins reports whether two ServiceEntries of one host form one service with the ports of both. They must be in one
+// namespace and origin, with equal resolution, selector and exportTo (istio: pilot/pkg/model/sidecar.go,
+// canMergeServices). Istio also compares the labels of the objects, which records do not keep.
 func Joins(a, b *Service) bool {
 	return a.Key.Kind == KindServiceEntry && b.Key.Kind == KindServiceEntry && a.Key.Namespace == b.Key.Namespace &&
 		a.Key.Origin == b.Key.Origin &&
@@ -15,9 +15,10 @@ func Joins(a, b *Service) bool {
 		slices.Equal(a.Spec.GetExportTo(), b.Spec.GetExportTo())
 }
 
-// Merges says whether a DestinationRule is merged with an older one of its host and namespace, for those who see both and where neither has a workloadSelector: its
-// exportTo is that of the older one, or has more. Otherwise they stand apart, and those who see both have the younger one
-// (istio: pilot/pkg/model/destination_rule.go, mergeDestinationRule).
+// Merges reports whether a DestinationRule is merged into an older one of the same host and namespace, for readers of
+// both. Its exportTo must equal the older rule's or contain it. Neither rule may have a workloadSelector; the caller
+// checks that. Rules that are not merged stay apart, and readers of both use the younger one (istio:
+// pilot/pkg/model/destination_rule.go, mergeDestinationRule).
 func Merges(older, younger *DestinationRule) bool {
 	to, more := older.Spec.GetExportTo(), younger.Spec.GetExportTo()
 	return slices.Equal(to, more) || len(to) > 0 && !slices.ContainsFunc(to,

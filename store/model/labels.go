@@ -8,14 +8,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Labels are most of what a decoded endpoint takes in memory (some 450 bytes of 900), and nearly all of them are there more than once: in
-// each endpoint of a Deployment, and in the Workload of each of its Pods. So Decode gives equal labels the same map.
+// Labels are half of the memory of a decoded endpoint (some 450 bytes of 900), and most sets of labels occur several
+// times: in each endpoint of a Deployment, and in the Workload of each of its Pods. So Decode gives equal labels one
+// map.
 
-// labelsKept bounds how many maps each generation of the shared labels remembers.
+// labelsKept bounds the number of maps in each generation of the shared labels.
 const labelsKept = 8192
 
-// sharedLabels finds maps of labels that were decoded lately. It holds those of two generations; where the younger is full, the elder is
-// forgotten.
+// sharedLabels holds the maps of labels that were decoded lately, in two generations. When the younger generation is
+// full, it replaces the elder.
 type sharedLabels struct {
 	seed maphash.Seed
 
@@ -25,11 +26,12 @@ type sharedLabels struct {
 
 var decodedLabels = &sharedLabels{seed: maphash.MakeSeed()}
 
-// share gives endpoints that were just decoded, and that nobody else has yet, the labels of others that have the same.
+// share replaces the labels of endpoints in a message that was just decoded by shared maps. The caller must be the only
+// owner of body.
 func (s *sharedLabels) share(body proto.Message) {
 	switch b := body.(type) {
 	case *EndpointsSpec:
-		var last map[string]string // mostly they are all the same
+		var last map[string]string // most endpoints of a slice have equal labels
 		for _, e := range b.Endpoints {
 			if len(e.Labels) > 0 && !maps.Equal(e.Labels, last) {
 				last = s.same(e.Labels)
@@ -45,13 +47,13 @@ func (s *sharedLabels) share(body proto.Message) {
 	}
 }
 
-// same is the map to use in the place of one that is equal. Of two sets of labels with the same hash one is shared, and the other is not.
+// same returns the shared map that equals labels. Of two different sets with one hash only the first is shared.
 func (s *sharedLabels) same(labels map[string]string) map[string]string {
 	if len(labels) == 0 {
 		return labels
 	}
 	id := uint64(len(labels))
-	for k, v := range labels { // in any order
+	for k, v := range labels { // the sum does not depend on the order
 		id += maphash.String(s.seed, k)*3 ^ maphash.String(s.seed, v)
 	}
 	s.mu.Lock()
@@ -72,7 +74,7 @@ func (s *sharedLabels) same(labels map[string]string) map[string]string {
 	return labels
 }
 
-// Matches says whether a selector picks labels: each of its entries is there. An empty selector picks all.
+// Matches reports whether labels have each entry of a selector. An empty selector matches all labels.
 func Matches(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if have, ok := labels[k]; !ok || have != v {

@@ -8,21 +8,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ErrUnknownKind is in the error of a path whose kind this build does not know: one of a newer build.
+// ErrUnknownKind is wrapped by the error of a path whose kind this build does not know. Its writer was a newer build.
 var ErrUnknownKind = errors.New("unknown kind")
 
-// Mark says what a build does that does not know a kind.
+// Mark is the reaction of a build to records of a kind that it does not know.
 type Mark uint8
 
 // The marks.
 const (
-	Unmarked  Mark = iota // no kind is; a test holds that
-	Skippable             // it goes on without the record: something does not work that it could not do before either
-	Closing               // it takes no new streams of what the record covers: it would let in what the record refuses
+	Unmarked  Mark = iota // invalid; a test finds kinds without a mark
+	Skippable             // the build ignores the record: its feature does not work, as before the record existed
+	Closing               // the build takes no new streams of the covered proxies, because it could admit what the record refuses
 )
 
-// Marks are the marks of all kinds. A record covers the proxies of its namespace; one of the mesh's root namespace, or without
-// a namespace, covers all.
+// Marks holds the mark of each kind. A record covers the proxies of its namespace. A record of the mesh's root
+// namespace, or without a namespace, covers all proxies.
 var Marks = [NumKinds]Mark{
 	KindMesh:                  Skippable,
 	KindService:               Skippable,
@@ -49,8 +49,8 @@ var Marks = [NumKinds]Mark{
 	KindProxyConfig:           Skippable,
 }
 
-// writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger
-// than the field. Every build that reads the field knows the two older ones.
+// writesMark reports whether records of a kind carry their mark (RecordValue.closing). Closing kinds that are younger
+// than the field do. Every build that reads the field knows the two older closing kinds.
 func writesMark(kind Kind) bool {
 	return Marks[kind] == Closing && kind != KindPeerAuthentication && kind != KindAuthorizationPolicy
 }
@@ -58,12 +58,12 @@ func writesMark(kind Kind) bool {
 // Unknown is a stored record of a kind that this build does not know.
 type Unknown struct {
 	Path      string // below records/
-	Namespace string // empty: of the mesh
+	Namespace string // empty: the whole mesh
 	Closing   bool
 }
 
-// ReadUnknown reads what a build can tell of a record whose path gave ErrUnknownKind. One that cannot be read may be anything, and
-// is closing.
+// ReadUnknown reads the namespace and the mark of a record whose path gave ErrUnknownKind. A record that does not
+// decode counts as closing.
 func ReadUnknown(path string, raw []byte) Unknown {
 	u := Unknown{Path: path, Closing: true}
 	if parts := strings.Split(path, "/"); len(parts) == pathParts {
@@ -76,12 +76,12 @@ func ReadUnknown(path string, raw []byte) Unknown {
 	return u
 }
 
-// Covers says whether proxies of a namespace are not to be taken because of it.
+// Covers reports whether u forbids new streams of the proxies of a namespace. root is the mesh's root namespace.
 func (u Unknown) Covers(namespace, root string) bool {
 	return u.Closing && (u.Namespace == namespace || u.Namespace == root || u.Namespace == "")
 }
 
-// String says what it is and what follows from it.
+// String returns the record and its effect, for messages.
 func (u Unknown) String() string {
 	follows := "it is skipped"
 	switch {

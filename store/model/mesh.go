@@ -11,13 +11,13 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// MeshKey is the key of the one Mesh record.
+// MeshKey is the key of the only Mesh record.
 var MeshKey = Key{Kind: KindMesh, Name: "mesh"}
 
-// MeshGatewaysKey is the key of the gateways that meshNetworks has by address.
+// MeshGatewaysKey is the key of the record with the gateways that meshNetworks states by address.
 var MeshGatewaysKey = Key{Kind: KindNetworkGateways, Name: "meshNetworks"}
 
-// MeshDefaults is a fresh MeshConfig with the values that hold where the user says nothing
+// MeshDefaults returns a new MeshConfig with the defaults of all fields
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/).
 func MeshDefaults() *meshv1.MeshConfig {
 	return &meshv1.MeshConfig{
@@ -43,7 +43,7 @@ func MeshDefaults() *meshv1.MeshConfig {
 	}
 }
 
-// DefaultMesh is the Mesh record of a mesh without configuration: one frozen pointer.
+// DefaultMesh returns the Mesh record of a mesh without configuration, always the same pointer.
 var DefaultMesh = sync.OnceValue(func() *Mesh {
 	record, err := New(MeshKey, 0, MeshDefaults())
 	if err != nil {

@@ -1,14 +1,15 @@
-// Package model is the vocabulary of the store: keys, hashes and the normalised records that replicas plan from.
+// Package model defines the keys, hashes and typed records of the store: the normalised configuration from which
+// replicas plan.
 //
-// Owns: the wire format of records (record.proto).  Reads: store/origin.  Never: sockets, clocks, Envoy types.
+// Owns: the wire format of records (record.proto). Reads: store/origin. Never: sockets, clocks, Envoy types.
 //
 // # Kinds that a build does not know
 //
-// Each kind has a mark (mark.go). A build that does not know a kind skips its records, or, where the kind is closing
-// (policies), takes no new streams from the proxies that a record covers. A record of a closing kind has the field
-// RecordValue.closing, and its path names its namespace, so that an older build can tell what the record covers
-// (ReadUnknown). mirror.Snapshot keeps such records apart from the others, and push/join refuses the proxies that they
-// cover.
+// Each kind has a mark (mark.go). A build skips records of a kind that it does not know. If the kind is closing
+// (policies), the build takes no new streams from the proxies that a record covers. A record of a closing kind has the
+// field RecordValue.closing, and its path names its namespace, so that an older build can determine which proxies the
+// record covers (ReadUnknown). mirror.Snapshot keeps such records apart from the others, and push/join refuses the
+// proxies that they cover.
 package model
 
 import (
@@ -19,11 +20,11 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Kind says what a record is. The order is the order of keys in etcd listings and nothing else; the names are stored,
-// never the numbers, so kinds may be added anywhere.
+// Kind is the kind of a record. The numbers only order keys in memory; etcd stores the names. So kinds may be added
+// anywhere.
 type Kind uint8
 
-// The kinds of record. Nodes have none: what they say is folded into Endpoints and Workloads by the normaliser.
+// The kinds of record. Kubernetes Nodes are not stored: the normaliser adds their data to Endpoints and Workloads.
 const (
 	KindInvalid      Kind = iota
 	KindMesh              // MeshConfig; one per mesh, namespace "" and name "mesh"
@@ -38,25 +39,26 @@ const (
 	KindAuthorizationPolicy
 	KindRequestAuthentication
 	KindSecret       // Kubernetes Secret with TLS material, its key sealed
-	KindGateway      // Istio Gateway; no listeners are planned of it yet, it says which Secrets its proxies use
+	KindGateway      // Istio Gateway; it states which Secrets its proxies use, and no listeners are planned from it yet
 	KindSecretReader // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
-	KindWorkload     // Kubernetes Pod, or Istio WorkloadEntry: what selectors pick
-	// KindServiceAccount is a Kubernetes ServiceAccount: tokens are compared with it, and no plan reads it.
+	KindWorkload     // Kubernetes Pod or Istio WorkloadEntry; selectors select it
+	// KindServiceAccount is a Kubernetes ServiceAccount. Tokens are compared with it, and no plan reads it.
 	KindServiceAccount
-	// KindWorkloadGroup is an Istio WorkloadGroup: it says which service account is a machine's, and no plan reads it.
+	// KindWorkloadGroup is an Istio WorkloadGroup. It states the service account of a machine, and no plan reads it.
 	KindWorkloadGroup
-	// KindNamespace is a Kubernetes Namespace, whether its objects are read or not: that it is there. Tokens are compared with it, and no plan
-	// reads it.
+	// KindNamespace states that a Kubernetes Namespace exists, even if objects of it are not read. Tokens are compared
+	// with it, and no plan reads it.
 	KindNamespace
-	// KindNetworkGateways is the gateways of networks that one object names: a Kubernetes Service, or meshNetworks (namespace "").
+	// KindNetworkGateways holds the gateways of networks that one object names: a Kubernetes Service, or meshNetworks
+	// (namespace "").
 	KindNetworkGateways
 	// KindTelemetry is an Istio Telemetry.
 	KindTelemetry
-	KindWasmPlugin       // Istio WasmPlugin, as the TrafficExtension that it is a part of
+	KindWasmPlugin       // Istio WasmPlugin, in the form of a TrafficExtension
 	KindTrafficExtension // Istio TrafficExtension
-	// KindProxyConfig is an Istio ProxyConfig: Pods are injected by it, and no plan reads it.
+	// KindProxyConfig is an Istio ProxyConfig. The injection of Pods uses it, and no plan reads it.
 	KindProxyConfig
-	NumKinds // how many there are; not a kind
+	NumKinds // the number of kinds, not a kind
 )
 
 // Groups of Istio's API.
@@ -67,12 +69,12 @@ const (
 	groupExtensions = "extensions.istio.io"
 )
 
-// kinds has a row for each Kind. Two kinds of one Kubernetes kind (Gateway of Istio, Gateway of the Gateway API) have two
-// stored names: that of the younger one is kind.group, as kubectl writes it.
+// kinds has a row for each Kind. Two kinds with the same Kubernetes kind (Gateway of Istio and of the Gateway API) have
+// different stored names: the later one's is kind.group, as kubectl writes it.
 var kinds = [NumKinds]struct {
 	name   string // as stored
-	group  string // of the objects that most records of the kind are made of
-	object string // their kind; empty: name
+	group  string // of the objects from which most records of the kind are made
+	object string // kind of these objects; empty: equal to name
 }{
 	KindInvalid:               {"Invalid", "", ""},
 	KindMesh:                  {"Mesh", "", "ConfigMap"},
@@ -100,7 +102,7 @@ var kinds = [NumKinds]struct {
 	KindProxyConfig:           {"ProxyConfig", groupNetworking, ""},
 }
 
-// String returns the kind's name as stored in etcd and shown to users.
+// String returns the kind's name as etcd stores it and users read it.
 func (k Kind) String() string {
 	if k >= NumKinds {
 		k = KindInvalid
@@ -108,8 +110,9 @@ func (k Kind) String() string {
 	return kinds[k].name
 }
 
-// Object returns the API group and the kind of the Kubernetes objects that records of the kind are made of. Some records are made of others too:
-// Endpoints of ServiceEntries, Workloads of WorkloadEntries, SecretReaders of ClusterRoleBindings (normal.SourceObject).
+// Object returns the API group and the kind of the Kubernetes objects from which records of the kind are made. Some
+// records are also made from other objects: Endpoints from ServiceEntries, Workloads from WorkloadEntries, SecretReaders
+// from ClusterRoleBindings (normal.SourceObject).
 func (k Kind) Object() (group, kind string) {
 	if k >= NumKinds {
 		k = KindInvalid
@@ -117,8 +120,8 @@ func (k Kind) Object() (group, kind string) {
 	return kinds[k].group, cmp.Or(kinds[k].object, kinds[k].name)
 }
 
-// FollowsWorkloads says whether records of the kind come, change and go as workloads do, without anybody editing configuration: such
-// changes are frequent, are not debounced, and are no tenant's doing.
+// FollowsWorkloads reports whether records of the kind change whenever workloads do, without an edit of configuration.
+// Such changes are frequent. They are not debounced and not counted against a tenant.
 func (k Kind) FollowsWorkloads() bool { return k == KindEndpoints || k == KindWorkload }
 
 // Kinds lists every kind of record, in order.
@@ -130,7 +133,7 @@ func Kinds() []Kind {
 	return all
 }
 
-// ParseKind is the inverse of String; false for names that are no kind.
+// ParseKind is the inverse of String; false for other names.
 func ParseKind(name string) (Kind, bool) {
 	for _, k := range Kinds() {
 		if kinds[k].name == name {
@@ -140,7 +143,7 @@ func ParseKind(name string) (Kind, bool) {
 	return KindInvalid, false
 }
 
-// Key names one record. Namespace is empty for what belongs to the mesh.
+// Key identifies one record. Namespace is empty for records of the whole mesh.
 type Key struct {
 	Kind      Kind
 	Namespace string
@@ -148,8 +151,8 @@ type Key struct {
 	Origin    origin.Origin
 }
 
-// String is the key as users read it: Kind namespace/name, or Kind name of what has no namespace, with the cluster where it is not the
-// config cluster. The mesh configuration, of which there is one, is "MeshConfig".
+// String returns the key as users read it: "Kind namespace/name", or "Kind name" without a namespace, and the cluster
+// if it is not the config cluster. The key of the mesh configuration is "MeshConfig".
 func (k Key) String() string {
 	switch {
 	case k.Kind == KindMesh:
@@ -160,15 +163,17 @@ func (k Key) String() string {
 	return k.Kind.String() + " " + k.Namespace + "/" + k.Name + k.Origin.Suffix()
 }
 
-// Path is the key below records/ in etcd: kind/cluster/source/namespace/name. Only what Check takes is a path of its own.
+// Path returns the key below records/ in etcd: kind/cluster/source/namespace/name. It is unique among keys that Check
+// accepts.
 func (k Key) Path() string {
 	return k.Kind.String() + "/" + k.Origin.Cluster() + "/" + k.Origin.Source() + "/" + k.Namespace + "/" + k.Name
 }
 
-// pathParts is how many parts a path has.
+// pathParts is the number of parts of a path.
 const pathParts = 5
 
-// Check refuses keys whose path would be another key's, or none: a part of it has a slash or a NUL, or there is no name.
+// Check returns an error for a key without a unique path: its kind is invalid, a part has a slash or a NUL, or the name
+// is empty.
 func (k Key) Check() error {
 	switch {
 	case k.Kind == KindInvalid || k.Kind >= NumKinds:
@@ -181,7 +186,7 @@ func (k Key) Check() error {
 	return nil
 }
 
-// ParsePath is the inverse of Path. The error wraps ErrUnknownKind where nothing but the kind is wrong.
+// ParsePath is the inverse of Path. The error wraps ErrUnknownKind if only the kind is unknown.
 func ParsePath(path string) (Key, error) {
 	parts := strings.Split(path, "/")
 	if len(parts) != pathParts || parts[pathParts-1] == "" || strings.Contains(path, "\x00") {

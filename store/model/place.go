@@ -2,7 +2,7 @@ package model
 
 import "strings"
 
-// Labels of the place of proxies and endpoints.
+// Labels that state the place of proxies and endpoints.
 const (
 	NetworkLabel = "topology.istio.io/network"
 	ClusterLabel = "topology.istio.io/cluster"
@@ -12,11 +12,12 @@ const (
 	NodeLabel    = "kubernetes.io/hostname"
 )
 
-// localityKeys are the labels that state a whole locality, the first one that is there: region.zone.subzone, since a label's value has no slashes
-// (istio: pkg/model/proxy.go, GetLocalityLabel).
+// localityKeys are the labels that state a whole locality as region.zone.subzone, since values of labels have no
+// slashes. The first one that is present counts (istio: pkg/model/proxy.go, GetLocalityLabel).
 var localityKeys = [...]string{"topology.istio.io/locality", "istio-locality"}
 
-// StatedLocality is the locality that labels of a proxy or a workload state as a whole, "region/zone/sub-zone"; empty: none.
+// StatedLocality returns the locality that labels of a proxy or a workload state as a whole, "region/zone/sub-zone". It
+// is empty if they state none.
 func StatedLocality(labels map[string]string) string {
 	for _, key := range localityKeys {
 		if value, stated := labels[key]; stated && strings.Contains(value, "/") {
@@ -28,16 +29,16 @@ func StatedLocality(labels map[string]string) string {
 	return ""
 }
 
-// localityLabels are the labels of the parts of a locality, in their order.
+// localityLabels are the labels of the parts of a locality, in order.
 var localityLabels = [...]string{RegionLabel, ZoneLabel, SubzoneLabel}
 
-// LocalityParts are region, zone and sub-zone of a locality, "region/zone/sub-zone".
+// LocalityParts splits a locality "region/zone/sub-zone" into its parts. Missing parts are empty.
 func LocalityParts(locality string) (parts [3]string) {
 	copy(parts[:], strings.SplitN(locality, "/", 3))
 	return parts
 }
 
-// LocalityLabel is the part of a locality that a well-known label names; false: the label names none.
+// LocalityLabel returns the part of a locality that a well-known label names; ok is false for other labels.
 func LocalityLabel(locality, key string) (part string, ok bool) {
 	for i, known := range localityLabels {
 		if key == known {
@@ -47,15 +48,17 @@ func LocalityLabel(locality, key string) (part string, ok bool) {
 	return "", false
 }
 
-// PlaceLabel says whether a label is of the place of endpoints, and so may be theirs though they do not state it.
+// PlaceLabel reports whether a label states a part of an endpoint's place. LabelOf finds such a label even if the
+// endpoint does not state it.
 func PlaceLabel(key string) bool {
 	_, locality := LocalityLabel("", key)
 	return locality || key == NetworkLabel || key == ClusterLabel || key == NodeLabel
 }
 
-// LabelOf is a label of an endpoint as the subsets of DestinationRules and failoverPriority look at it: those of its place (network, cluster, node, locality)
-// follow from what is known of that, and from its own labels only where nothing is (istio: AugmentLabels of pilot/pkg/serviceregistry/util/label). False: it has
-// no such label.
+// LabelOf returns a label of an endpoint, as subsets of DestinationRules and failoverPriority compare it. Labels of its
+// place (network, cluster, node, locality) come from the endpoint's fields, and from its own labels only if the field
+// is empty (istio: AugmentLabels of pilot/pkg/serviceregistry/util/label). ok is false if the endpoint has no such
+// label.
 func LabelOf(e *Endpoint, key string) (value string, ok bool) {
 	known := ""
 	switch key {
@@ -75,7 +78,8 @@ func LabelOf(e *Endpoint, key string) (value string, ok bool) {
 	return value, ok
 }
 
-// Selects says whether the labels of a subset pick an endpoint: it has each of them (LabelOf). No labels pick all.
+// Selects reports whether an endpoint has each label of a subset (LabelOf). A subset without labels selects every
+// endpoint.
 func Selects(subset map[string]string, e *Endpoint) bool {
 	for k, v := range subset {
 		if have, ok := LabelOf(e, k); !ok || have != v {

@@ -8,12 +8,13 @@ import (
 	securityv1 "istio.io/api/security/v1beta1"
 )
 
-// Policy is a PeerAuthentication, an AuthorizationPolicy or a RequestAuthentication. Its message is decoded once, when the record is made.
+// Policy is a PeerAuthentication, an AuthorizationPolicy or a RequestAuthentication. Its Istio message is decoded once,
+// when the record is made.
 type Policy struct {
 	Of[*PolicySpec]
-	peer           *securityv1.PeerAuthentication    // of a PeerAuthentication; nil: it does not decode
-	authorization  *securityv1.AuthorizationPolicy   // of an AuthorizationPolicy; nil: it does not decode
-	authentication *securityv1.RequestAuthentication // of a RequestAuthentication; nil: it does not decode
+	peer           *securityv1.PeerAuthentication    // of a PeerAuthentication; nil if it does not decode
+	authorization  *securityv1.AuthorizationPolicy   // of an AuthorizationPolicy; nil if it does not decode
+	authentication *securityv1.RequestAuthentication // of a RequestAuthentication; nil if it does not decode
 }
 
 func newPolicy(head Head, spec *PolicySpec) *Policy {
@@ -30,11 +31,11 @@ func newPolicy(head Head, spec *PolicySpec) *Policy {
 	return p
 }
 
-// MTLS is a mode of PeerAuthentication: how a workload takes connections
+// MTLS is a mode of PeerAuthentication: the connections that a workload accepts
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/#PeerAuthentication-MutualTLS-Mode).
 type MTLS uint8
 
-// The modes; unset inherits.
+// The modes. MTLSUnset inherits.
 const (
 	MTLSUnset MTLS = iota
 	MTLSDisable
@@ -42,8 +43,8 @@ const (
 	MTLSStrict
 )
 
-// PeerModes are the modes that a PeerAuthentication states: for all ports, and for ports of the workload. A record whose
-// message does not decode states none; such records are closed.
+// PeerModes returns the modes that a PeerAuthentication states, for all ports and for single ports of the workload. It
+// returns no modes if the message does not decode; the workloads of such a record are closed.
 func PeerModes(p *Policy) (all MTLS, ports map[uint32]MTLS) {
 	if p == nil || p.peer == nil {
 		return MTLSUnset, nil
@@ -71,7 +72,8 @@ func mtlsOf(m *securityv1.PeerAuthentication_MutualTLS) MTLS {
 	return MTLSUnset
 }
 
-// Authorization is the message of an AuthorizationPolicy's record, which nobody may change; nil where it does not decode.
+// Authorization returns the message of an AuthorizationPolicy's record, or nil if it does not decode. Callers must not
+// change it.
 func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
 	if p == nil {
 		return nil
@@ -79,7 +81,8 @@ func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
 	return p.authorization
 }
 
-// Authentication is the message of a RequestAuthentication's record, which nobody may change; nil where it does not decode.
+// Authentication returns the message of a RequestAuthentication's record, or nil if it does not decode. Callers must
+// not change it.
 func Authentication(p *Policy) *securityv1.RequestAuthentication {
 	if p == nil {
 		return nil
@@ -87,8 +90,8 @@ func Authentication(p *Policy) *securityv1.RequestAuthentication {
 	return p.authentication
 }
 
-// ClaimPath reads the key request.auth.claims[a][b]: the claim b inside of the claim a. What stands between the outer brackets is one name where it is not
-// of this form (a name may have brackets in it).
+// ClaimPath parses the key request.auth.claims[a][b], the claim b inside of the claim a. If the text between the outer
+// brackets has another form, it is one name, which may contain brackets. ok is false for other keys.
 func ClaimPath(key string) (path []string, ok bool) {
 	rest, is := strings.CutPrefix(key, "request.auth.claims[")
 	rest, closed := strings.CutSuffix(rest, "]")
@@ -102,8 +105,9 @@ func ClaimPath(key string) (path []string, ok bool) {
 	return path, true
 }
 
-// ConditionHeader reads the keys request.headers[name], which may be a pseudo header (:authority), and request.experimental.inline.headers[name], where a value
-// is one of those that commas separate in the header.
+// ConditionHeader parses the keys request.headers[name] and request.experimental.inline.headers[name]. The name may be
+// that of a pseudo header (:authority). With inline, a value is one of the values that commas separate in the header.
+// ok is false for other keys.
 func ConditionHeader(key string) (name string, inline, ok bool) {
 	rest, ok := strings.CutPrefix(key, "request.headers[")
 	if !ok {
@@ -117,17 +121,20 @@ func ConditionHeader(key string) (name string, inline, ok bool) {
 	return name, inline, true
 }
 
-// IsPathTemplate says whether a path of an AuthorizationPolicy is a template: {*} is one segment, {**} any number of them. Another path with braces is itself
-// alone, as with Istio (ContainsPathTemplate in its pkg/config/security).
+// IsPathTemplate reports whether a path of an AuthorizationPolicy is a template: {*} matches one segment, {**} any
+// number of segments. A path with other braces is literal, as in Istio (ContainsPathTemplate in its
+// pkg/config/security).
 func IsPathTemplate(path string) bool {
 	return strings.Contains(path, "{*}") || strings.Contains(path, "{**}")
 }
 
-// claimHeader begins the names of headers, in matches of VirtualServices, that stand for claims of the request's token.
+// claimHeader is the prefix of header names in matches of VirtualServices that stand for claims of the request's token.
 const claimHeader = "@request.auth.claims"
 
-// RoutedClaim reads the name of a header of a VirtualService's match that stands for a claim: @request.auth.claims.a.b or @request.auth.claims[a][b], the
-// claim b inside of the claim a (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named: it begins as these do, and may name no claim.
+// RoutedClaim parses the name of a header in a VirtualService's match that stands for a claim: @request.auth.claims.a.b
+// or @request.auth.claims[a][b], the claim b inside of the claim a
+// (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named reports the prefix of such names; with
+// a nil path the name is malformed.
 func RoutedClaim(header string) (path []string, named bool) {
 	if len(header) < len(claimHeader) || !strings.EqualFold(header[:len(claimHeader)], claimHeader) {
 		return nil, false
@@ -144,16 +151,17 @@ func RoutedClaim(header string) (path []string, named bool) {
 	return path, true
 }
 
-// IsPolicy says whether records of a kind are policies (PolicySpec): one that cannot be enforced closes what it selects.
+// IsPolicy reports whether records of a kind are policies (PolicySpec). A policy that cannot be enforced closes the
+// workloads that it selects.
 func (k Kind) IsPolicy() bool {
 	return k == KindPeerAuthentication || k == KindAuthorizationPolicy || k == KindRequestAuthentication
 }
 
-// DeniedName is the name of the AuthorizationPolicy, in the root namespace, that denies the identities which the CA has revoked.
-// Nobody can write one of this name: no Kubernetes name has a colon in it.
+// DeniedName is the name of the AuthorizationPolicy in the root namespace that denies the identities which the CA has
+// revoked. Users cannot create an object of this name, because Kubernetes names have no colon.
 const DeniedName = "navarch:denied-identities"
 
-// DeniedIdentities are the principals of a policy as SPIFFE IDs, wherever they stand in it.
+// DeniedIdentities returns all principals of a policy as SPIFFE IDs.
 func DeniedIdentities(p *Policy) (out []string) {
 	for _, rule := range p.authorization.GetRules() {
 		for _, from := range rule.GetFrom() {

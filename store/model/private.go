@@ -2,8 +2,8 @@ package model
 
 import "fmt"
 
-// PrivateKey is a private key in PEM, or the credentials of image registries (store/pullsecret), in memory only: no record holds one, and it prints as
-// [sealed] wherever it is printed.
+// PrivateKey is a private key in PEM, or the credentials of image registries (store/pullsecret), in memory only.
+// Records do not contain it. It prints as [sealed].
 type PrivateKey []byte
 
 const sealed = "[sealed]"

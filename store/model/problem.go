@@ -8,18 +8,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Problem is one thing that is wrong with what a record says, found by whoever makes something of it. Comparable, and an error, so that
-// builders may return it; it is never read back out of a text.
+// Problem is one fault of a record, found by a package that uses the record. It is comparable. It is also an error, so
+// that builders can return it; texts are never parsed back into a Problem.
 type Problem struct {
-	Key      Key    // the record that is at fault
+	Key      Key    // the record with the fault
 	Field    string // path as users write it; empty: the whole object
 	Code     problem.Code
-	Analyzer problem.Analyzer // Istio's code for it; empty: it has none
+	Analyzer problem.Analyzer // Istio's code; empty if there is none
 	Severity problem.Severity
 	Message  string
 }
 
-// Error is "Kind namespace/name: field: message".
+// Error returns "Kind namespace/name: field: message".
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.Key.String() + ": ")
@@ -36,8 +36,8 @@ func (p Problem) Compare(o Problem) int {
 		cmp.Compare(p.Severity, o.Severity), cmp.Compare(p.Analyzer, o.Analyzer))
 }
 
-// Fault is an error at a field of a record; the path of fields that the error has (problem.At) goes on from there. What is a Problem
-// already stays the problem that it is.
+// Fault returns a Problem for an error at a field of a record. The error's own path of fields (problem.At) is appended
+// to field. An error that is a Problem already is returned unchanged.
 func Fault(key Key, code problem.Code, field string, err error) error {
 	if p := (Problem{}); errors.As(err, &p) {
 		return p
@@ -46,7 +46,7 @@ func Fault(key Key, code problem.Code, field string, err error) error {
 	return Problem{Key: key, Field: path, Code: code, Severity: problem.Error, Message: message}
 }
 
-// ProblemOf is the problem that an error is. One that names no record is the fault of `blame`, with its field spec.
+// ProblemOf converts an error into a Problem. An error that is not a Problem becomes a fault of field spec of blame.
 func ProblemOf(err error, blame Key) Problem {
 	if p := (Problem{}); errors.As(err, &p) {
 		return p
@@ -54,11 +54,11 @@ func ProblemOf(err error, blame Key) Problem {
 	return Problem{Key: blame, Field: "spec", Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}
 }
 
-// Place is a field of a record; the empty field: the whole object. Comparable.
+// Place is a field of a record; the empty field stands for the whole object. It is comparable.
 type Place struct {
 	Key   Key
 	Field string
 }
 
-// String is "Kind namespace/name field".
+// String returns "Kind namespace/name field".
 func (p Place) String() string { return strings.TrimSuffix(p.Key.String()+" "+p.Field, " ") }

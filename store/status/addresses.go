@@ -12,9 +12,10 @@ import (
 // ServiceEntries is the kind whose status has addresses.
 var ServiceEntries = Kind{networking, "ServiceEntry"}
 
-// Addresses is what status.addresses of ServiceEntries should say: IPs by host, of all their hosts that have some
-// (https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntryStatus). The CRD has the list as an atomic one, and it has
-// one writer, as with istiod: it is written whole, where it says something else, and the rest of the status stays.
+// Addresses returns the target state of status.addresses of ServiceEntries: the IPs of each of their hosts
+// (https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntryStatus). The CRD has the list as
+// an atomic one with one writer, like istiod's. A list that differs is replaced as a whole; the other fields of the
+// status stay.
 func Addresses(all map[Key]map[string][]string) map[Key]Desired[unstructured.Unstructured] {
 	out := make(map[Key]Desired[unstructured.Unstructured], len(all))
 	for key, hosts := range all {
@@ -35,14 +36,15 @@ func Addresses(all map[Key]map[string][]string) map[Key]Desired[unstructured.Uns
 	return out
 }
 
-// drawAddresses is an object with these addresses in its status; nil: it has them, in whatever order, or is not there.
+// drawAddresses returns the object with these addresses in its status. It returns nil if the status has them, in any
+// order, or the object is absent.
 func drawAddresses(list []any, there *unstructured.Unstructured) *unstructured.Unstructured {
 	if there == nil {
 		return nil
 	}
 	status, is := there.Object["status"].(map[string]any)
 	if !is && there.Object["status"] != nil {
-		return nil // what is there is nothing that can be merged with
+		return nil // the status is malformed, so nothing can be merged into it
 	}
 	have, _ := status["addresses"].([]any)
 	if slices.Equal(texts(have), texts(list)) {
@@ -53,10 +55,11 @@ func drawAddresses(list []any, there *unstructured.Unstructured) *unstructured.U
 	maps.Copy(merged, status)
 	merged["addresses"] = list
 	next.Object["status"] = merged
-	return next.DeepCopy() // the list is shared
+	return next.DeepCopy() // list is shared with other calls
 }
 
-// texts are addresses that can be compared, sorted. Hosts are compared as DNS does.
+// texts returns the addresses as sorted texts that can be compared. Host names are compared without regard to case, as
+// in DNS.
 func texts(list []any) []string {
 	out := make([]string, 0, len(list))
 	for _, one := range list {

@@ -17,7 +17,8 @@ import (
 // manager is this program's name in managedFields.
 const manager = "navarchd"
 
-// configOf reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Writers keep their pace themselves (Rate).
+// configOf reads a kubeconfig. An empty path stands for the service account of this process's Pod. The client has no
+// rate limit, because Writers limit their rate themselves (Rate).
 func configOf(kubeconfig string) (*rest.Config, error) {
 	config, err := apiserver.Config(kubeconfig)
 	if err != nil {
@@ -29,7 +30,7 @@ func configOf(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// dynamicOf makes a client for objects of whatever kind. Nothing is asked.
+// dynamicOf returns a client for objects of any kind. It sends no request.
 func dynamicOf(kubeconfig string) (dynamic.Interface, error) {
 	config, err := configOf(kubeconfig)
 	if err != nil {
@@ -38,7 +39,7 @@ func dynamicOf(kubeconfig string) (dynamic.Interface, error) {
 	return dynamic.NewForConfig(config)
 }
 
-// listWatch lists and watches objects.
+// listWatch returns a ListWatch over objects.
 func listWatch(objects dynamic.ResourceInterface) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ConfigMaps are those of one name, in all namespaces or in one.
+// ConfigMaps reads and writes the ConfigMaps of one name, in all namespaces or in one.
 type ConfigMaps struct {
 	namespace, name string
 	coreObjects[corev1.ConfigMap, *corev1.ConfigMap]
@@ -16,8 +16,9 @@ type ConfigMaps struct {
 
 var _ API[corev1.ConfigMap] = (*ConfigMaps)(nil)
 
-// NewConfigMaps reads a kubeconfig; of an empty path the service account of the Pod that this process is in. The empty namespace stands for all. Nothing
-// is asked. An error: the kubeconfig cannot be read.
+// NewConfigMaps returns the API for the ConfigMaps of one name. An empty kubeconfig path stands for the service account
+// of this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig
+// is invalid.
 func NewConfigMaps(kubeconfig, namespace, name string) (*ConfigMaps, error) {
 	client, err := coreClient(kubeconfig)
 	return &ConfigMaps{namespace, name, coreObjects[corev1.ConfigMap, *corev1.ConfigMap]{client, "configmaps"}}, err

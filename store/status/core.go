@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// coreClient reads and writes objects of the core API. Nothing is asked.
+// coreClient returns a client for objects of the core API. It sends no request.
 func coreClient(kubeconfig string) (rest.Interface, error) {
 	config, err := configOf(kubeconfig)
 	if err != nil {
@@ -36,13 +36,13 @@ type coreObject[O any] interface {
 	runtime.Object
 }
 
-// coreObjects are those of one kind of the core API, one by one.
+// coreObjects reads and writes single objects of one kind of the core API.
 type coreObjects[O any, P coreObject[O]] struct {
 	client   rest.Interface
 	resource string
 }
 
-// found keeps of managedFields who wrote last. It changes what it is given.
+// found returns an object as read. It reduces managedFields to the last writer and changes its argument.
 func found[O any, P coreObject[O]](o P) Found[O] {
 	f := Found[O]{Object: o, Version: versionOf(o.GetResourceVersion()), By: lastWriter(o.GetManagedFields(), "")}
 	o.SetManagedFields(nil)

@@ -17,28 +17,28 @@ import (
 	"navarch.io/navarch/store/events"
 )
 
-// GenerationAnnotation says of an Event for which generation of its object the message was stated.
+// GenerationAnnotation of an Event states the generation of the object that the message is about.
 const GenerationAnnotation = "navarch.io/generation"
 
 // reporter is the component that Events name.
 const reporter = "navarchd"
 
-// Events keeps Events of type Warning. Their names follow from object and reason, so a new leader finds those of the leader before; they are neither listed
-// nor watched, because a cluster has many of others.
+// Events keeps Events of type Warning. Their names are derived from object and reason, so a new leader finds the Events
+// of its predecessor. It neither lists nor watches Events, because a cluster has many of other components.
 type Events struct {
 	*Writer[corev1.Event]
 	shown map[Key]Desired[corev1.Event]
 }
 
-// NewEvents reads a kubeconfig; of an empty path the service account of the Pod that this process is in. The API and Kind of the configuration are set here.
-// Nothing is asked. An error: the kubeconfig cannot be read.
+// NewEvents returns a writer of Events. An empty kubeconfig path stands for the service account of this process's Pod.
+// NewEvents sets API and Kind of the configuration. No request is sent. An error means that the kubeconfig is invalid.
 func NewEvents(kubeconfig string, c Config[corev1.Event]) (*Events, error) {
 	client, err := coreClient(kubeconfig)
 	c.API, c.Kind = &eventAPI{coreObjects[corev1.Event, *corev1.Event]{client, "events"}}, "Event"
 	return &Events{Writer: New(c)}, err
 }
 
-// Show states the warnings that are to be there from now on. Events of others stay until Kubernetes deletes them.
+// Show sets the warnings that should exist from now on. Events of earlier warnings stay until Kubernetes deletes them.
 func (e *Events) Show(all []events.Warning) {
 	want := make(map[Key]Desired[corev1.Event], len(all))
 	for _, w := range all {
@@ -47,22 +47,24 @@ func (e *Events) Show(all []events.Warning) {
 	e.Want(want)
 	for k := range e.shown {
 		if _, still := want[k]; !still {
-			e.Observe(k, Found[corev1.Event]{Version: math.MaxUint64}) // nothing is remembered of it
+			e.Observe(k, Found[corev1.Event]{Version: math.MaxUint64}) // forget the old Event
 		}
 	}
 	e.shown = want
 }
 
-// nameOf names the Event: by its object's name, for those who list Events, and a digest of all that makes it another one.
+// nameOf returns the name of the Event: its object's name, for readers of lists, and a digest of the warning's
+// identity.
 func nameOf(w events.Warning) Key {
-	parts, _ := json.Marshal([]string{w.ID.Group, w.ID.Kind, w.ID.Namespace, w.ID.Name, w.UID, string(w.Reason)}) // texts alone
+	parts, _ := json.Marshal([]string{w.ID.Group, w.ID.Kind, w.ID.Namespace, w.ID.Name, w.UID, string(w.Reason)}) // strings always encode
 	sum := sha256.Sum256(parts)
 	const most = 200 // of 253
 	name := cmp.Or(w.ID.Name, "navarch")
 	return Key{w.Namespace, name[:min(len(name), most)] + "." + hex.EncodeToString(sum[:8])}
 }
 
-// drawnEvent is a warning as an Event. One that is there with this message, for this generation, stays as it is.
+// drawnEvent returns the target state of a warning's Event. An Event with the same message and generation stays
+// unchanged.
 func drawnEvent(w events.Warning) Desired[corev1.Event] {
 	generation := strconv.FormatInt(w.Generation, 10)
 	return Desired[corev1.Event]{Version: generation + " " + w.Message, Turn: w.Namespace,
@@ -94,14 +96,14 @@ func apiVersion(w events.Warning) string {
 	return w.ID.Group + "/" + w.Version
 }
 
-// eventAPI reads and writes Events one by one.
+// eventAPI reads and writes single Events.
 type eventAPI struct {
 	coreObjects[corev1.Event, *corev1.Event]
 }
 
 var _ API[corev1.Event] = (*eventAPI)(nil)
 
-// Follow implements API: it states once that nothing is there. What is there all the same shows in a conflict.
+// Follow implements API. It reports an empty list once. An Event that exists causes a conflict when it is written.
 func (a *eventAPI) Follow(ctx context.Context, s Seen[corev1.Event], failed func(error)) error {
 	failed(nil)
 	s.Replace(map[Key]Found[corev1.Event]{})

@@ -14,20 +14,21 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// relist is how long a watch is believed: after that everything is listed again.
+// relist is the longest duration of a watch. Afterwards all objects are listed again.
 const relist = 10 * time.Minute
 
-// receiver is what a Reflector puts objects into.
+// receiver is the store of a Reflector. It passes objects on to a Seen.
 type receiver[O any] struct {
 	name   string
 	seen   Seen[O]
 	failed func(error)
-	read   func(o any) (Key, Found[O], bool) // it may change what it is given; false: it is of another kind
+	read   func(o any) (Key, Found[O], bool) // may change its argument; false: the object is of another kind
 }
 
-// session lists and watches once, for relist at most. It returns after a pause where that did not work. A watch that says nothing is opened again.
+// session lists and watches once, for relist at most. After a failure it returns after a pause. A silent watch is
+// opened again.
 func (r receiver[O]) session(ctx context.Context, plain *cache.ListWatch, like runtime.Object) {
-	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is said to failed
+	ctx = klog.NewContext(ctx, klog.Logger{}) // errors are passed to failed instead
 	session, cancel := context.WithTimeout(ctx, relist)
 	defer cancel()
 	lw := listwatch.Bound(plain, listwatch.Options{})
@@ -51,7 +52,7 @@ func (r receiver[O]) Update(o any) error {
 }
 
 func (r receiver[O]) Delete(o any) error {
-	if k, gone, ok := r.read(o); ok { // as of its deletion
+	if k, gone, ok := r.read(o); ok { // in its state at the deletion
 		gone.Object = nil
 		r.seen.Observe(k, gone)
 	}
@@ -73,11 +74,11 @@ func (r receiver[O]) Replace(list []any, _ string) error {
 func (r receiver[O]) Resync() error { return nil }
 
 func versionOf(resourceVersion string) Version {
-	n, _ := strconv.ParseUint(resourceVersion, 10, 64) // else it is older than everything
+	n, _ := strconv.ParseUint(resourceVersion, 10, 64) // an invalid version counts as the oldest
 	return Version(n)
 }
 
-// lastWriter is who wrote last of those who wrote a subresource; the empty one: anything.
+// lastWriter returns the manager that wrote a subresource last. An empty subresource stands for all writes.
 func lastWriter(fields []metav1.ManagedFieldsEntry, subresource string) (by string) {
 	var last time.Time
 	for _, e := range fields {

@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Kind is one of Istio's kinds whose objects have a status (IstioStatus, https://istio.io/docs/reference/config/meta/v1beta1/istio-status.html).
+// Kind is one of Istio's kinds whose objects have a status (IstioStatus,
+// https://istio.io/docs/reference/config/meta/v1beta1/istio-status.html).
 type Kind struct{ Group, Kind string }
 
 const networking, security, telemetry, extensions = "networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"
 
-// IstioKinds are those that records are made of.
+// IstioKinds lists the kinds from which records are made.
 var IstioKinds = []Kind{
 	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ProxyConfig"},
 	{networking, "ServiceEntry"}, {networking, "Sidecar"},
@@ -23,13 +24,14 @@ var IstioKinds = []Kind{
 	{extensions, "TrafficExtension"}, {extensions, "WasmPlugin"},
 }
 
-// Istio is the objects of one kind of Istio's. Of each only metadata and status are kept; only the status is written.
+// Istio reads the objects of one of Istio's kinds and writes their status. It keeps only metadata and status.
 type Istio struct{ served }
 
 var _ API[unstructured.Unstructured] = (*Istio)(nil)
 
-// NewIstio reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Only objects of one namespace count,
-// empty: of all. Nothing is asked. An error: the kubeconfig cannot be read.
+// NewIstio returns the API for the objects of one kind. An empty kubeconfig path stands for the service account of this
+// process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
+// invalid.
 func NewIstio(kubeconfig, namespace string, kind Kind) (*Istio, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &Istio{served{kind: kind, namespace: namespace, client: client}}, err
@@ -47,7 +49,7 @@ func (i *Istio) Follow(ctx context.Context, s Seen[unstructured.Unstructured], f
 		}})
 }
 
-// foundStatus keeps what is read of an object.
+// foundStatus reduces an object to the fields that are read here.
 func foundStatus(u *unstructured.Unstructured) Found[unstructured.Unstructured] {
 	slim := &unstructured.Unstructured{Object: map[string]any{}}
 	slim.SetAPIVersion(u.GetAPIVersion())
@@ -80,7 +82,8 @@ func (i *Istio) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured
 	return foundStatus(out), nil
 }
 
-// Write implements API: of the object the API server takes the status alone, and only where resourceVersion and uid are those that were read.
+// Write implements API. The API server changes the status alone, and only if resourceVersion and uid are still those
+// that were read.
 func (i *Istio) Write(ctx context.Context, k Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	objects, _, err := i.objects(k.Namespace)
 	if err != nil {

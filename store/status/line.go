@@ -2,15 +2,16 @@ package status
 
 import "slices"
 
-// line is the keys that wait, each once. Turns go round, and in each its keys do: who has many waits for theirs.
-type line struct {
+// line is the queue of waiting keys, each once. Turns alternate, and so do the keys within a turn: an owner of many
+// keys delays only its own.
+type line struct { // those with keys, the next one first
 	turns []string // those that have keys, the next one first
 	keys  map[string][]Key
 }
 
 func newLine() line { return line{keys: map[string][]Key{}} }
 
-// push puts a key behind those of its turn.
+// push appends a key to its turn.
 func (l *line) push(turn string, k Key) {
 	if len(l.keys[turn]) == 0 {
 		l.turns = append(l.turns, turn)
@@ -18,7 +19,7 @@ func (l *line) push(turn string, k Key) {
 	l.keys[turn] = append(l.keys[turn], k)
 }
 
-// drop takes keys out.
+// drop removes the keys for which is returns true.
 func (l *line) drop(is func(Key) bool) {
 	l.turns = slices.DeleteFunc(l.turns, func(turn string) bool {
 		l.keys[turn] = slices.DeleteFunc(l.keys[turn], is)
@@ -26,7 +27,7 @@ func (l *line) drop(is func(Key) bool) {
 	})
 }
 
-// emptied forgets a turn that has no keys.
+// emptied removes a turn without keys, and reports whether it did.
 func (l *line) emptied(turn string) bool {
 	if len(l.keys[turn]) > 0 {
 		return false
@@ -35,16 +36,17 @@ func (l *line) emptied(turn string) bool {
 	return true
 }
 
-// said is what may be said of a key in line.each.
+// said is the result of look in line.each.
 type said uint8
 
 const (
-	waits said = iota // it goes behind the others of its turn
+	waits said = iota // the key moves behind the others of its turn
 	leaves
-	stops // it stays where it is, and so does its turn
+	stops // the key stays first, and so does its turn
 )
 
-// each looks at the keys in the order of turns, each once, until one stops it. A turn of which no key did goes behind the others.
+// each calls look with each key once, in the order of turns, until one returns stops. A turn without a key that stops
+// moves behind the others.
 func (l *line) each(look func(Key) said) {
 	for range len(l.turns) {
 		turn := l.turns[0]
@@ -64,7 +66,7 @@ func (l *line) each(look func(Key) said) {
 	}
 }
 
-// took puts the key that stopped each behind the others of its turn, and the turn behind the others.
+// took moves the key that stopped each behind the others of its turn, and the turn behind the other turns.
 func (l *line) took() {
 	turn := l.turns[0]
 	l.keys[turn] = append(l.keys[turn][1:], l.keys[turn][0])

@@ -13,8 +13,9 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// Machines is what the WorkloadEntries of machines should be: those of groups are made, and deleted when they are Gone; what others wrote into
-// their spec stays. Of an entry that somebody else made the annotations and the condition Healthy are kept, and taken away when it is Gone.
+// Machines returns the target states of the WorkloadEntries of machines. Entries of groups are created, and deleted
+// once they are Gone; changes by others to their spec stay. In an entry that a user created only the annotations and
+// the condition Healthy are kept up to date, and removed once it is Gone.
 func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEntry] {
 	out := make(map[Key]Desired[WorkloadEntry], len(all))
 	for name, wanted := range all {
@@ -27,7 +28,8 @@ func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEnt
 	return out
 }
 
-// turnOf has service accounts take turns: machines of one that come and go as often as they may do not delay those of another.
+// turnOf makes each service account one owner of the queue: machines of one account that come and go quickly do not
+// delay those of another.
 func turnOf(name machines.Name, w machines.Wanted) string {
 	if w.Machine == nil {
 		return name.Namespace
@@ -35,7 +37,7 @@ func turnOf(name machines.Name, w machines.Wanted) string {
 	return name.Namespace + "/" + w.Machine.Account
 }
 
-// versionOfWanted is the same where the same is wanted.
+// versionOfWanted returns equal texts for equal states.
 func versionOfWanted(w machines.Wanted) string {
 	raw, err := json.Marshal(w)
 	if err != nil {
@@ -44,7 +46,7 @@ func versionOfWanted(w machines.Wanted) string {
 	return string(raw)
 }
 
-// drawEntry is the next thing to write, nil: none.
+// drawEntry returns the next write for an entry; nil if none is needed.
 func drawEntry(k Key, w machines.Wanted, there *WorkloadEntry, epoch int64) *WorkloadEntry {
 	switch {
 	case there == nil && (w.Gone || w.Machine == nil || w.Machine.Group == ""):
@@ -80,12 +82,12 @@ func drawEntry(k Key, w machines.Wanted, there *WorkloadEntry, epoch int64) *Wor
 	return nil
 }
 
-// byHand says whether somebody wrote an entry under the name of a machine's: it is theirs.
+// byHand reports whether a user created an entry under the name of a machine's entry. It then belongs to the user.
 func byHand(w machines.Wanted, there *WorkloadEntry) bool {
 	return there != nil && w.Machine != nil && w.Machine.Group != "" && there.GetAnnotations()[machines.GroupAnnotation] == ""
 }
 
-// left says why the entry of a connected machine is not made.
+// left returns why the entry of a connected machine is not created; empty: no obstacle.
 func left(w machines.Wanted, there *WorkloadEntry) string {
 	if !byHand(w, there) || !w.Disconnected.IsZero() {
 		return ""
@@ -99,7 +101,7 @@ func newEntry(k Key, w machines.Wanted, epoch int64) *WorkloadEntry {
 	raw, err := json.Marshal(w.Machine.Spec)
 	spec := map[string]any{}
 	if err != nil || json.Unmarshal(raw, &spec) != nil {
-		return nil // it was read from JSON
+		return nil // unreachable: the spec was parsed from JSON
 	}
 	e := &WorkloadEntry{Unstructured: unstructured.Unstructured{Object: map[string]any{"spec": spec}}, act: create}
 	e.SetKind("WorkloadEntry")
@@ -113,7 +115,7 @@ func newEntry(k Key, w machines.Wanted, epoch int64) *WorkloadEntry {
 	return e
 }
 
-// connection sets the annotations that say which replica a machine is connected to.
+// connection sets the annotations that state the replica to which a machine is connected.
 func connection(annotations map[string]string, w machines.Wanted) {
 	switch {
 	case w.Gone:
@@ -131,11 +133,12 @@ func connection(annotations map[string]string, w machines.Wanted) {
 	}
 }
 
-// conditionsOf is the list of conditions with Healthy as the machine's agent reports it, where the entry wants that. Others' stay as they are.
+// conditionsOf returns the conditions with Healthy as the machine's agent reports it, if the entry asks for health.
+// Conditions of others stay.
 func conditionsOf(w machines.Wanted, there *WorkloadEntry) (list []any, differ bool) {
 	list, _, err := unstructured.NestedSlice(there.Object, "status", "conditions")
 	if err != nil {
-		return nil, false // what is there is no list: it is nobody's that we know
+		return nil, false // the field is not a list and belongs to another writer
 	}
 	at := slices.IndexFunc(list, func(c any) bool {
 		one, is := c.(map[string]any)

@@ -6,17 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ProxyConfigs are the objects of kind ProxyConfig, in full. They are only read.
+// ProxyConfigs reads the whole objects of kind ProxyConfig. It never writes.
 type ProxyConfigs struct{ served }
 
-// NewProxyConfigs reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Only objects of one namespace count,
-// empty: of all. Nothing is asked. An error: the kubeconfig cannot be read.
+// NewProxyConfigs returns a reader of ProxyConfigs. An empty kubeconfig path stands for the service account of this
+// process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
+// invalid.
 func NewProxyConfigs(kubeconfig, namespace string) (*ProxyConfigs, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &ProxyConfigs{served{kind: Kind{networking, "ProxyConfig"}, namespace: namespace, client: client}}, err
 }
 
-// Follow tells s of them until ctx ends, its error is the only one. failed is told why that does not work, nil: it does again.
+// Follow passes lists and changes to s until ctx ends, and returns the context's error. failed receives the reason of
+// each failure, and nil once it is over.
 func (p *ProxyConfigs) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
 	return follow(ctx, &p.served, receiver[unstructured.Unstructured]{seen: s, failed: failed,
 		read: func(o any) (Key, Found[unstructured.Unstructured], bool) {

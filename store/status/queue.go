@@ -9,44 +9,45 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// How often an object is put back that somebody else writes as well: patience times within contest, then after a pause that doubles each
-// time, from contest to maxPause.
+// Limits for restoring an object that somebody else changes too: patience times within contest, then after a pause that
+// doubles each time from contest to maxPause.
 const (
 	patience = 3
 	contest  = time.Minute
 	maxPause = 16 * time.Minute
 )
 
-// queue is which object is to be written next. It is pure: it knows no clock, and asks nobody. Not safe for concurrent use.
+// queue decides which object is written next. It is pure: time is an argument, and it sends no requests. It is not safe
+// for concurrent use.
 type queue[O any] struct {
 	epoch   int64
-	listed  bool // there is complete
+	listed  bool // the map there is complete
 	want    map[Key]Desired[O]
 	there   map[Key]Found[O]
-	entries map[Key]*entry // of what is wanted
-	line    line           // those that may differ
+	entries map[Key]*entry // one for each key of want
+	line    line           // keys whose object may differ
 }
 
-// entry is what is known of one object that is wanted.
+// entry is the state of one object that is wanted.
 type entry struct {
-	waits     bool // it is in the line
-	compared  bool // neither what is there nor what is wanted has changed since Draw found them to differ
-	right     bool // it was as it is wanted now: if it differs, somebody else has written it
+	waits     bool // the key is in the line
+	compared  bool // Draw found a difference, and neither the object nor its target has changed since
+	right     bool // the object had its target state: a difference is then another writer's
 	notBefore time.Time
-	failures  int    // in a row
-	conflicts int    // in a row: others wrote it between its being read and written
-	wrong     string // why the last write failed
-	left      string // why it is left as it is (Desired.Left)
+	failures  int    // consecutive failed writes
+	conflicts int    // consecutive conflicts: others wrote between our read and write
+	wrong     string // cause of the last failed write
+	left      string // why the object is left as it is (Desired.Left)
 	putBack   []time.Time
-	contested int    // how often in a row patience was over
-	by        string // who wrote against this process last
+	contested int    // how often in a row patience was exhausted
+	by        string // the last writer against this process
 }
 
 func newQueue[O any](epoch int64) *queue[O] {
 	return &queue[O]{epoch: epoch, want: map[Key]Desired[O]{}, there: map[Key]Found[O]{}, entries: map[Key]*entry{}, line: newLine()}
 }
 
-// wants takes what is wanted now in place of what was before.
+// wants replaces the target states.
 func (q *queue[O]) wants(all map[Key]Desired[O]) {
 	before := q.want
 	q.want = all
@@ -74,7 +75,7 @@ func (q *queue[O]) wants(all map[Key]Desired[O]) {
 	}
 }
 
-// enqueue puts an object in line of which something has changed: what is there, or what is wanted.
+// enqueue puts an object into the line after a change of the object or of its target.
 func (q *queue[O]) enqueue(k Key) {
 	e := q.entries[k]
 	if e == nil {
@@ -86,7 +87,7 @@ func (q *queue[O]) enqueue(k Key) {
 	}
 }
 
-// replace takes a complete list. One that is older than what was written meanwhile costs a conflict.
+// replace replaces the known objects by a complete list. If the list is older than a write, the next write conflicts.
 func (q *queue[O]) replace(all map[Key]Found[O]) {
 	q.listed, q.there = true, all
 	for k := range q.entries {
@@ -94,14 +95,14 @@ func (q *queue[O]) replace(all map[Key]Found[O]) {
 	}
 }
 
-// observe takes a change, unless it was before what is known.
+// observe stores a change, unless it is older than the known object.
 func (q *queue[O]) observe(k Key, f Found[O]) {
 	if f.Version >= q.there[k].Version {
 		q.reread(k, f)
 	}
 }
 
-// reread takes an object as it was read.
+// reread stores an object that was read again.
 func (q *queue[O]) reread(k Key, f Found[O]) {
 	if _, wanted := q.want[k]; !wanted && f.Object == nil {
 		delete(q.there, k)
@@ -111,8 +112,8 @@ func (q *queue[O]) reread(k Key, f Found[O]) {
 	q.enqueue(k)
 }
 
-// next is the first object in the line that differs and may be written now, and what to write; nil: none for so long, if nothing changes.
-// It stays first, until it is taken.
+// next returns the first object in line that differs and may be written now, with the value to write. A nil object
+// means that there is none for the duration wait, without further changes. The object stays first until take.
 func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) {
 	wait = time.Hour
 	if !q.listed {
@@ -121,7 +122,7 @@ func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) 
 	q.line.each(func(k Key) said {
 		e, want, there := q.entries[k], q.want[k], q.there[k].Object
 		due := e.notBefore.Sub(now)
-		if due > 0 && e.compared { // an object may have a megabyte: it is not drawn again each time that another one changes
+		if due > 0 && e.compared { // Draw is not repeated for each change of another object: an object may have a megabyte
 			wait = min(wait, due)
 			return waits
 		}
@@ -145,7 +146,7 @@ func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) 
 	return key, object, wait
 }
 
-// take is next, and what it gives goes to the end of the line: it is being written.
+// take is next, and moves the returned object to the end of the line, because it is being written.
 func (q *queue[O]) take(now time.Time) (Key, *O) {
 	k, object, _ := q.next(now)
 	if object != nil {
@@ -154,7 +155,8 @@ func (q *queue[O]) take(now time.Time) (Key, *O) {
 	return k, object
 }
 
-// wrote takes in that an object was written. It returns who writes against this process, the first time that patience is over.
+// wrote stores the result of a write. If patience is exhausted with this write, it returns the other writer; otherwise
+// the empty string.
 func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 	before := q.there[k]
 	if f.Version >= before.Version {
@@ -167,12 +169,13 @@ func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 	if e.right {
 		by = e.putBackAt(now, cmp.Or(before.By, "somebody else"))
 	}
-	e.right, e.compared = q.want[k].Draw(f.Object, q.epoch) == nil, false // something else may be wanted since it was sent
+	e.right, e.compared = q.want[k].Draw(f.Object, q.epoch) == nil, false // the target may have changed since the write began
 	e.worked()
 	return by
 }
 
-// putBackAt notes that an object was put back, and makes it wait where that happens too often.
+// putBackAt counts a restoration at now, and sets a pause if there were too many. It returns by when patience is
+// exhausted.
 func (e *entry) putBackAt(now time.Time, by string) string {
 	e.by = by
 	if e.contested > 0 && now.Before(e.over()) {
@@ -191,13 +194,13 @@ func (e *entry) putBackAt(now time.Time, by string) string {
 	return by
 }
 
-// pause is how long a contested object is left as the others write it.
+// pause returns how long a contested object is left as the others write it.
 func (e *entry) pause() time.Duration { return min(contest<<min(e.contested-1, 10), maxPause) }
 
-// over is when an object that nobody has written any more is not contested any more.
+// over returns when an object without further writes of others stops being contested.
 func (e *entry) over() time.Time { return e.putBack[len(e.putBack)-1].Add(2 * e.pause()) }
 
-// failed takes in that an object could not be written: it is tried again after 1, 2, 4 ... 64 seconds.
+// failed stores a failed write. It is repeated after 1, 2, 4 ... 64 seconds.
 func (q *queue[O]) failed(k Key, err error, now time.Time) {
 	if e := q.entries[k]; e != nil {
 		e.wrong, e.notBefore = problem.Cause(err), now.Add(time.Second<<min(e.failures, 6))
@@ -205,8 +208,8 @@ func (q *queue[O]) failed(k Key, err error, now time.Time) {
 	}
 }
 
-// conflicted takes in that somebody else had written an object between its being read and written, and what it is now. The first time it is written again at once;
-// an object that somebody writes without a pause is one that cannot be written.
+// conflicted stores the object that caused a conflict: somebody else wrote it between our read and write. The first
+// conflict is retried immediately. Further ones in a row count as failures, and the error is returned.
 func (q *queue[O]) conflicted(k Key, f Found[O], now time.Time) (err error) {
 	if e := q.entries[k]; e != nil {
 		if e.conflicts++; e.conflicts > 1 {
@@ -218,10 +221,10 @@ func (q *queue[O]) conflicted(k Key, f Found[O], now time.Time) (err error) {
 	return err
 }
 
-// worked forgets why writes failed.
+// worked clears the failures of an object.
 func (e *entry) worked() { e.wrong, e.failures, e.conflicts = "", 0, 0 }
 
-// failing says whether any write failed the last time.
+// failing reports whether the last write of any object failed.
 func (q *queue[O]) failing() bool {
 	for _, e := range q.entries {
 		if e.wrong != "" {
@@ -231,7 +234,8 @@ func (q *queue[O]) failing() bool {
 	return false
 }
 
-// problems names the objects that cannot be written, that are left as they are, or that somebody else writes as well: so many at most, and how many more.
+// problems lists the objects that cannot be written, are left as they are, or are contested. It names at most most of
+// them and counts the others.
 func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 	for k, e := range q.entries {
 		switch {

@@ -12,47 +12,50 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// DeliveredType is the condition that says whether proxies have an object's generation.
+// DeliveredType is the condition that states whether proxies have an object's generation.
 const DeliveredType = "navarch.io/Delivered"
 
-// Report is what the status of one generation of an object of Istio's is to say. It changes entries of its own alone: the condition
-// DeliveredType, and validation messages whose code begins with NAV or whose documentationUrl says that they are ours. The CRDs have these lists as atomic ones, so they are read, merged and
-// written whole, with the resourceVersion that was read.
+// Report is the target status of one generation of an Istio object. It changes only entries of its own: the condition
+// DeliveredType, and validation messages whose code begins with NAV or whose documentationUrl marks them as Navarch's.
+// The CRDs have these lists as atomic ones, so they are read, merged and written as a whole, with the resourceVersion
+// that was read.
 type Report struct {
-	UID        string // an object with another one, or with another generation, stays as it is
+	UID        string // an object with another UID or another generation is not changed
 	Generation int64
-	Messages   []Message // in order, each once
+	Messages   []Message // in order, without repetitions
 	Delivered  Delivered
 }
 
-// Message is a kind of problem that an object has. Texts are not of the API (AnalysisMessageBase): the condition has them.
+// Message is one kind of problem of an object. The API has no field for its text (AnalysisMessageBase); the condition
+// contains it.
 type Message struct {
 	Code     problem.Code
-	Analyzer problem.Analyzer // Istio's code, which stands in the place of ours; empty: it has none
+	Analyzer problem.Analyzer // Istio's code, which replaces ours; empty if there is none
 	Severity problem.Severity
 }
 
-// Delivered is the condition.
+// Delivered is the condition DeliveredType.
 type Delivered struct {
 	Status  string // True, False, Unknown
 	Reason  string // CamelCase
 	Message string
-	Since   time.Time // when Status came to be so, where the condition says another one
+	Since   time.Time // the last transition, if the object's condition has another Status
 	Only    Only
 }
 
-// Only says where the condition is written at all.
+// Only restricts the objects in which the condition is written.
 type Only uint8
 
-// Where the condition is written.
+// The restrictions.
 const (
 	Everywhere   Only = iota
-	WhereUnsaid       // where there is none of this generation yet
-	WherePresent      // where there is one
-	Nowhere           // it stays as it is
+	WhereUnsaid       // only if the object has no condition of this generation
+	WherePresent      // only if the object has the condition
+	Nowhere           // never
 )
 
-// codes are those of messages: one for each code of store/problem, as AnalysisMessageBase has it. IST is Istio's.
+// codes maps each code of store/problem to a code of validation messages in the form of AnalysisMessageBase. Codes with
+// IST are Istio's.
 var codes = map[problem.Code]string{
 	problem.Invalid: "NAV0001", problem.Required: "NAV0002", problem.NotFound: "NAV0003", problem.Duplicate: "NAV0004",
 	problem.NotSupported: "NAV0005",
@@ -63,10 +66,11 @@ var codes = map[problem.Code]string{
 
 const codePrefix, unknownCode = "NAV", "NAV0000"
 
-// Messages with a code of Istio's may be istiod's too. Ours are told by the end of their documentationUrl, whose beginning the API states.
+// Messages with one of Istio's codes may also be istiod's. Navarch's have this end in their documentationUrl; the API
+// prescribes its beginning.
 const documentation, ownReference = "https://istio.io/docs/reference/config/analysis/", "/?ref=navarch"
 
-// entry is the message as the API has it.
+// entry returns the message in the form of the API.
 func (m Message) entry() map[string]any {
 	level := "WARNING"
 	if m.Severity == problem.Error {
@@ -78,23 +82,24 @@ func (m Message) entry() map[string]any {
 	}
 	code, known := codes[m.Code]
 	if !known {
-		code = unknownCode // a newer replica's
+		code = unknownCode // the code of a newer replica
 	}
 	return map[string]any{"type": map[string]any{"code": code, "name": string(m.Code)}, "level": level}
 }
 
-// Desired is the report as a Writer takes it. Namespaces take turns: one whose objects change without end delays its own alone.
+// Desired returns the report as a target state for a Writer. Each namespace is one turn, so that objects that change
+// without end delay only those of their namespace.
 func (r Report) Desired(namespace string) Desired[unstructured.Unstructured] {
 	said := r
 	said.Delivered.Since = time.Time{}
-	version, _ := json.Marshal(said) // texts and numbers alone
+	version, _ := json.Marshal(said) // texts and numbers always encode
 	return Desired[unstructured.Unstructured]{Version: string(version), Turn: namespace,
 		Draw: func(there *unstructured.Unstructured, _ int64) *unstructured.Unstructured {
 			return r.draw(there)
 		}}
 }
 
-// draw merges the report into a status. What cannot be merged with, because it is no list, stays as it is.
+// draw merges the report into a status; nil if nothing changes. Malformed lists stay.
 func (r Report) draw(there *unstructured.Unstructured) *unstructured.Unstructured {
 	if there == nil || string(there.GetUID()) != r.UID || there.GetGeneration() != r.Generation {
 		return nil
@@ -127,7 +132,7 @@ func (r Report) draw(there *unstructured.Unstructured) *unstructured.Unstructure
 	return out.DeepCopy()
 }
 
-// mergeMessages puts the report's messages after those of others; false: they are there.
+// mergeMessages appends the report's messages to those of others; false if nothing changes.
 func (r Report) mergeMessages(there any) (any, bool) {
 	list, is := there.([]any)
 	if !is && there != nil {
@@ -158,7 +163,7 @@ func ownMessage(one any) bool {
 	return strings.HasPrefix(code, codePrefix) || strings.HasSuffix(page, ownReference)
 }
 
-// mergeConditions puts the report's condition in the place of the one that is there, or behind the others; false: it is there.
+// mergeConditions replaces the report's condition, or appends it; false if nothing changes.
 func (r Report) mergeConditions(there any) (any, bool) {
 	list, is := there.([]any)
 	if !is && there != nil || r.Delivered.Only == Nowhere {
@@ -201,7 +206,8 @@ func text(value any) string {
 	return s
 }
 
-// generationOf reads a generation: Istio's JSON has it as text (int64 in protobuf's JSON), the CRD takes both; -1: there is none.
+// generationOf parses a generation. Istio's JSON has it as text (int64 in protobuf's JSON), and the CRD accepts both.
+// -1 means that there is none.
 func generationOf(value any) int64 {
 	switch v := value.(type) {
 	case int64:

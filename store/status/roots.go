@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Names that Istio's agents and istiod have (istio.io/istio, security/pkg/nodeagent/caclient and pilot/pkg/serviceregistry/kube/controller/namespacecontroller.go).
+// Names of Istio's agents and istiod (istio.io/istio, security/pkg/nodeagent/caclient and
+// pilot/pkg/serviceregistry/kube/controller/namespacecontroller.go).
 const (
 	RootCertName = "istio-ca-root-cert"
 	rootCertKey  = "root-cert.pem"
@@ -18,20 +19,23 @@ const (
 	configLabel  = "istio.io/config"
 )
 
-// withoutRoots are the namespaces that istiod leaves out, too (pkg/kube/inject, IgnoredNamespaces, without kube-system: ztunnel may be there).
+// withoutRoots are the namespaces that istiod leaves out too (pkg/kube/inject, IgnoredNamespaces), except kube-system,
+// where ztunnel may run.
 var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storage"}
 
-// RootCerts is the ConfigMap istio-ca-root-cert in each of these namespaces but those that istiod leaves out, with these roots (PEM).
+// RootCerts returns the target states of the ConfigMaps istio-ca-root-cert with these roots (PEM), in all given
+// namespaces except those that istiod leaves out.
 func RootCerts(namespaces []string, roots string) map[Key]Desired[corev1.ConfigMap] {
 	return everywhere(namespaces, RootCertName, rootCertKey, roots)
 }
 
-// Lists is the ConfigMap istio-ca-crl in the same namespaces, with these revocation lists (PEM).
+// Lists returns the target states of the ConfigMaps istio-ca-crl with these revocation lists (PEM), in the namespaces
+// of RootCerts.
 func Lists(namespaces []string, lists string) map[Key]Desired[corev1.ConfigMap] {
 	return everywhere(namespaces, ListsName, listsKey, lists)
 }
 
-// everywhere is a ConfigMap whose key has a text, in each namespace.
+// everywhere returns the target states of ConfigMaps with a text under a key, one in each namespace.
 func everywhere(namespaces []string, name, key, text string) map[Key]Desired[corev1.ConfigMap] {
 	all := make(map[Key]Desired[corev1.ConfigMap], len(namespaces))
 	for _, namespace := range namespaces {
@@ -46,7 +50,8 @@ func everywhere(namespaces []string, name, key, text string) map[Key]Desired[cor
 	return all
 }
 
-// withText leaves what is in the way as it is but for what agents read, as istiod does.
+// withText sets only the fields of a ConfigMap that agents read, as istiod does, and keeps all others. It returns nil
+// if they have their values.
 func withText(k Key, there *corev1.ConfigMap, key, text string, epoch int64) *corev1.ConfigMap {
 	if there != nil && there.Data[key] == text && there.Labels[configLabel] == "true" {
 		return nil
@@ -57,7 +62,7 @@ func withText(k Key, there *corev1.ConfigMap, key, text string, epoch int64) *co
 	}
 	next.Data, next.Labels, next.Annotations = own(next.Data), own(next.Labels), own(next.Annotations)
 	next.Data[key], next.Labels[configLabel], next.Annotations[EpochAnnotation] = text, "true", strconv.FormatInt(epoch, 10)
-	delete(next.BinaryData, key) // no key may be in both
+	delete(next.BinaryData, key) // the API refuses a key that is in both
 	return next
 }
 
@@ -68,5 +73,5 @@ func own(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
-// RootsOf returns the roots (PEM) that a ConfigMap istio-ca-root-cert has; empty: none.
+// RootsOf returns the roots (PEM) in a ConfigMap istio-ca-root-cert; empty if it has no key for them.
 func RootsOf(m *corev1.ConfigMap) string { return m.Data[rootCertKey] }

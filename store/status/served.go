@@ -16,28 +16,28 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// versions of each group, the best first. Which of them a kind is served in says the API server.
+// versions lists the versions of each group, the preferred one first. The API server decides which ones exist.
 var versions = map[string][]string{networking: {"v1", "v1beta1", "v1alpha3"}, security: {"v1", "v1beta1"}, telemetry: {"v1", "v1alpha1"},
 	extensions: {"v1alpha1"}}
 
-// resource is the kind's name in paths.
+// resource returns the kind's name in paths.
 func (k Kind) resource() string {
 	name := strings.ToLower(k.Kind)
-	if stem, is := strings.CutSuffix(name, "y"); is && !strings.HasSuffix(stem, "a") { // policies, and gateways
+	if stem, is := strings.CutSuffix(name, "y"); is && !strings.HasSuffix(stem, "a") { // policies, but gateways
 		return stem + "ies"
 	}
 	return name + "s"
 }
 
-// served is one of Istio's kinds, in the best version that the API server serves it in.
+// served is one of Istio's kinds, in the preferred version among those that the API server serves.
 type served struct {
 	kind      Kind
-	namespace string // empty: all
+	namespace string // empty: all namespaces
 	client    dynamic.Interface
-	at        atomic.Pointer[schema.GroupVersionResource] // nil: not known yet, or it is not served
+	at        atomic.Pointer[schema.GroupVersionResource] // nil: unknown, or not served
 }
 
-// find looks for that version; false: there is none. Where that cannot be said the one before stands.
+// find looks for the version; false if the kind is not served. After an error the previous version stays.
 func (s *served) find(ctx context.Context) (bool, error) {
 	for _, version := range versions[s.kind.Group] {
 		gvr := schema.GroupVersionResource{Group: s.kind.Group, Version: version, Resource: s.kind.resource()}
@@ -56,7 +56,7 @@ func (s *served) find(ctx context.Context) (bool, error) {
 
 var errNotServed = errors.New("the kind is not served")
 
-// objects is how those of a namespace are read and written, and the apiVersion that they have there.
+// objects returns a client for the objects of a namespace, and their apiVersion. errNotServed: the kind is not served.
 func (s *served) objects(namespace string) (objects dynamic.ResourceInterface, version string, err error) {
 	gvr := s.at.Load()
 	if gvr == nil {
@@ -65,10 +65,10 @@ func (s *served) objects(namespace string) (objects dynamic.ResourceInterface, v
 	return s.client.Resource(*gvr).Namespace(namespace), gvr.GroupVersion().String(), nil
 }
 
-// lookAgain is how often a kind is looked for that is not served.
+// lookAgain is the pause before find is repeated for a kind that is not served.
 const lookAgain = 10 * time.Second
 
-// follow lists and watches until ctx ends, its error is the only one. A kind that is not served has no objects.
+// follow lists and watches until ctx ends, and returns the context's error. A kind that is not served has no objects.
 func follow[O any](ctx context.Context, s *served, r receiver[O]) error {
 	r.name = s.kind.resource()
 	for ctx.Err() == nil {

@@ -1,10 +1,15 @@
-// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, entries in
-// the status of Istio's objects, and Events about objects that are refused or held. Callers state what is wanted object by object (Desired). An object that differs from it, whoever
-// changed it, waits in a queue, in which owners of many objects take turns with others (Desired.Turn).
+// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace,
+// WorkloadEntries of machines, entries in the status of Istio's objects, and Events about objects that are refused or
+// held. Callers state the target state of each object (Desired). An object that differs, whoever changed it, waits in a
+// queue. In the queue owners with many objects alternate with the others (Desired.Turn).
 //
-// Owns: which objects wait and since when, who writes against this process; the annotation EpochAnnotation of whole objects that it has
-// written; in the status of others the entries that are its own (Report).  Reads: the objects that it writes, by a watch of its own.  Never: writes while this process does not lead, nor with a deadline after the end of its
-// lease, nor what is there as wanted already, nor more than Rate objects a second; writes without the resourceVersion that it has read.
+// Owns: the waiting objects with their times, the writers against this process; the annotation EpochAnnotation of whole
+// objects that it has written; in the status of others its own entries (Report). Reads: the objects that it writes, by
+// its own watch.
+//
+// Never: writes while this process does not lead, or with a deadline after the end of its lease; writes an object that
+// already has its target state; writes more than Rate objects a second; writes without the resourceVersion that it has
+// read.
 package status
 
 import (
@@ -22,94 +27,98 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Rate is how many objects are written a second, at most.
+// Rate is the largest number of objects that are written in a second.
 const Rate = 50
 
-// EpochAnnotation names the epoch of the leader that wrote an object last.
+// EpochAnnotation states the epoch of the leader that wrote an object last.
 const EpochAnnotation = "navarch.io/epoch"
 
-// Key names an object among those of its kind.
+// Key identifies an object among those of its kind.
 type Key struct{ Namespace, Name string }
 
-// String is namespace/name.
+// String returns "namespace/name", for messages.
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
-// Desired is what an object should be.
+// Desired is the target state of one Kubernetes object.
 type Desired[O any] struct {
-	Version string // the same where the same is wanted
-	// Turn is whose it is, among those who take turns in having objects written; empty: nobody's, who are one together.
+	Version string // equal for equal target states
+	// Turn is the owner for fair queueing: owners with many pending objects alternate with the others. Objects without an
+	// owner share one turn.
 	Turn string
-	// Draw makes of an object as it is there, nil: there is none, the one that is to be written, with the epoch's annotation; nil: what is there
-	// is as it should be. It changes nothing that it is given.
+	// Draw returns the object to write, with the epoch's annotation, given the object that exists or nil. It returns nil
+	// if the object already has the target state. It does not change its argument.
 	Draw func(there *O, epoch int64) *O
-	// Left says why an object that Draw has nothing to write of is left as it is, though something else is wanted; empty: it is as wanted. It may be
-	// nil. A problem says it.
+	// Left returns why Draw writes nothing to an object that differs from its target; empty if it does not differ. The
+	// reason becomes a Problem. Left may be nil.
 	Left func(there *O) string
 }
 
-// Version is the resourceVersion of an object, as a number (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
+// Version is the resourceVersion of an object as a number
+// (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
 type Version uint64
 
-// Found is an object as it is there.
+// Found is the existing state of an object.
 type Found[O any] struct {
-	Object  *O // nil: it is not there
+	Object  *O // nil: the object is absent
 	Version Version
-	By      string // who wrote it last, as managedFields has it; may be empty
+	By      string // the last writer according to managedFields; may be empty
 }
 
-// API is how the objects of one kind are read and written.
+// API reads and writes the objects of one kind.
 type API[O any] interface {
-	// Follow lists and watches until ctx ends, its error is the only one; failed is told why that does not work, nil: it does again.
+	// Follow lists and watches until ctx ends, and returns the context's error. failed receives the reason of each
+	// failure, and nil once it is over.
 	Follow(ctx context.Context, s Seen[O], failed func(error)) error
-	// Get reads an object; Found without an Object and no error: it is not there.
+	// Get reads an object. For an absent object it returns a Found without an Object, and no error.
 	Get(ctx context.Context, k Key) (Found[O], error)
-	// Write creates an object that has no resourceVersion, and replaces one that has: ErrConflict where there is another one.
+	// Write creates an object without resourceVersion, and replaces one that has it. ErrConflict: the object has another
+	// version.
 	Write(ctx context.Context, k Key, o *O) (Found[O], error)
 }
 
-// Seen is told what is there.
+// Seen receives the existing objects.
 type Seen[O any] interface {
 	Replace(all map[Key]Found[O]) // a complete list
 	Observe(k Key, f Found[O])    // a change
 }
 
-// ErrConflict is why something is not written: it is not there as it was read.
+// ErrConflict means that an object was not written, because it is not in the state that was read.
 var ErrConflict = errors.New("somebody else has written it")
 
-// Config is what New needs.
+// Config configures a Writer.
 type Config[O any] struct {
 	API  API[O]
 	Kind string // of the objects, for messages
-	// Until says a time up to which this process leads for certain (lead.Elector.Until).
+	// Until returns a time up to which this process certainly leads (lead.Elector.Until).
 	Until    func(context.Context) (time.Time, error)
-	Deadline time.Duration // no write takes longer; 0: 3 s
-	// Limit is the pace of several Writers together; nil: this one writes Rate objects a second.
+	Deadline time.Duration // bounds each write; 0: 3 s
+	// Limit is a rate limit that several Writers share; nil: this Writer writes at most Rate objects a second.
 	Limit *rate.Limiter
 	Log   *slog.Logger
 }
 
-// Writer writes the objects of one kind while this process leads. Safe for concurrent use.
+// Writer writes the objects of one kind while this process leads. It is safe for concurrent use.
 type Writer[O any] struct {
 	Config[O]
-	wake chan struct{} // one place
+	wake chan struct{} // capacity 1
 
 	mu         sync.Mutex // guards what follows; nothing blocks under it
 	queue      *queue[O]
-	unread     string // why what is there cannot be read; empty: it can
-	complained bool   // the log has it that writes fail
+	unread     string // why the objects cannot be read; empty: they can
+	complained bool   // the failure of writes was logged
 }
 
-// New asks nothing of the API server.
+// New returns a Writer. It sends no request.
 func New[O any](c Config[O]) *Writer[O] {
 	c.Deadline = cmp.Or(c.Deadline, 3*time.Second)
 	c.Limit = cmp.Or(c.Limit, NewLimit())
 	return &Writer[O]{Config: c, wake: make(chan struct{}, 1), queue: newQueue[O](0)}
 }
 
-// NewLimit lets Rate objects be written a second.
+// NewLimit returns a limiter of Rate writes a second.
 func NewLimit() *rate.Limiter { return rate.NewLimiter(Rate, 1) }
 
-// Want says what is wanted from now on: nothing else is written. What is not wanted any more stays as it is.
+// Want replaces the target states. Objects without one are not written, and stay as they are.
 func (w *Writer[O]) Want(all map[Key]Desired[O]) {
 	w.with(func(q *queue[O]) { q.wants(all) })
 }
@@ -134,16 +143,16 @@ func (w *Writer[O]) with(change func(*queue[O])) {
 	}
 }
 
-// Problem is what is wrong with one object, or, without a name, with all of them.
+// Problem is a problem of one object, or with an empty Key of all objects.
 type Problem struct {
 	Key     Key
 	Message string
 }
 
-// maxProblems is how many objects are named that cannot be written; the others are counted.
+// maxProblems bounds the objects that problems name; further ones are counted.
 const maxProblems = 20
 
-// Problems are those of this process's term.
+// Problems returns the problems of this process's term.
 func (w *Writer[O]) Problems() (all []Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,8 +163,9 @@ func (w *Writer[O]) Problems() (all []Problem) {
 	return append(all, w.queue.problems(time.Now(), maxProblems)...)
 }
 
-// Run is one term: it reads what is there, and writes what differs from what is wanted (Want), until ctx ends, which is its only error. What
-// the leader before has begun to write may arrive for one Deadline; nothing is written before that has passed.
+// Run is one term. It reads the objects and writes those that differ from their target (Want), until ctx ends, and
+// returns the context's error. It begins to write after one Deadline, because a write of the previous leader may still
+// arrive until then.
 func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 	w.begin(epoch)
 	defer w.begin(0)
@@ -163,7 +173,7 @@ func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
-	following.Go(func() { _ = w.API.Follow(ctx, w, w.reads) }) // its error is the context's
+	following.Go(func() { _ = w.API.Follow(ctx, w, w.reads) }) // the error is the context's
 	if err := loop.Pause(ctx, w.Deadline); err != nil {
 		return err
 	}
@@ -182,14 +192,14 @@ func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 				continue
 			}
 		}
-		if key, object := w.take(); object != nil { // as it is wanted by now
+		if key, object := w.take(); object != nil { // draws again, with the present target
 			w.write(ctx, key, object, min(w.Deadline, time.Until(until)))
 		}
 	}
 	return ctx.Err()
 }
 
-// begin forgets what another term has read; what is wanted stays.
+// begin forgets the objects that another term read. Target states stay.
 func (w *Writer[O]) begin(epoch int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +208,7 @@ func (w *Writer[O]) begin(epoch int64) {
 	w.queue.wants(want)
 }
 
-// reads notes whether what is there can be read.
+// reads stores and logs whether the objects can be read.
 func (w *Writer[O]) reads(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,7 +225,7 @@ func (w *Writer[O]) reads(err error) {
 	}
 }
 
-// leadsUntil is the zero time where that is not known.
+// leadsUntil returns the end of certain leadership; the zero time if it is not known.
 func (w *Writer[O]) leadsUntil(ctx context.Context) time.Time {
 	ctx, cancel := context.WithTimeout(ctx, w.Deadline)
 	defer cancel()
@@ -238,7 +248,7 @@ func (w *Writer[O]) take() (Key, *O) {
 	return w.queue.take(time.Now())
 }
 
-// idle waits until something changes, or for so long.
+// idle waits for a change, for the duration wait at most.
 func (w *Writer[O]) idle(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -249,7 +259,7 @@ func (w *Writer[O]) idle(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// write writes one object, within a time, and takes in what became of it. After a conflict the object is read again.
+// write writes one object within a time limit and stores the result. After a conflict it reads the object again.
 func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -285,7 +295,7 @@ func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration
 	obs.KubeWrites.WithLabelValues(result).Inc()
 }
 
-// complain logs the first object of those that cannot be written; problems name all. The caller holds w.mu.
+// complain logs the first object that cannot be written; Problems names all. The caller holds w.mu.
 func (w *Writer[O]) complain(k Key, err error) {
 	if !w.complained {
 		w.Log.Warn("an object cannot be written to Kubernetes, trying again", obs.KeyKind, w.Kind, obs.KeyObject, k.String(), obs.KeyError, err)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// WebhookKind is one of the two kinds by which an API server is told of webhooks.
+// WebhookKind is one of the two kinds of webhook configurations.
 type WebhookKind string
 
 // The kinds.
@@ -26,20 +26,21 @@ const (
 // resources are the kinds' names in paths.
 var resources = map[WebhookKind]string{Validating: "validatingwebhookconfigurations", Mutating: "mutatingwebhookconfigurations"}
 
-// Webhooks are the objects of one kind that have the label istio.io/rev, as all of Istio's have.
+// Webhooks reads and writes the objects of one kind with the label istio.io/rev, which all webhook configurations of
+// Istio have.
 type Webhooks struct {
 	kind   WebhookKind
 	client dynamic.ResourceInterface
-	clings atomic.Bool // the API server has kept a claim that was given up: none is given up any more
+	clings atomic.Bool // the API server has kept a claim that was given up: do not try again
 }
 
 var _ API[unstructured.Unstructured] = (*Webhooks)(nil)
 
-// RevisionLabel names the revision that a webhook configuration is of; a tag's that of the revision which the tag stands for.
+// RevisionLabel names the revision of a webhook configuration. For a tag it names the revision behind the tag.
 const RevisionLabel = "istio.io/rev"
 
-// NewWebhooks reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
-// An error: the kubeconfig cannot be read.
+// NewWebhooks returns the API for one kind of webhook configuration. An empty kubeconfig path stands for the service
+// account of this process's Pod. No request is sent. An error means that the kubeconfig is invalid.
 func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 	client, err := dynamicOf(kubeconfig)
 	if err != nil {
@@ -49,7 +50,7 @@ func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 	return &Webhooks{kind: kind, client: client.Resource(gvr)}, nil
 }
 
-// labelled are the objects that are listed and watched.
+// labelled restricts lists and watches to objects with the label.
 type labelled struct{ dynamic.ResourceInterface }
 
 // List implements dynamic.ResourceInterface.
@@ -79,7 +80,8 @@ func (w *Webhooks) Follow(ctx context.Context, s Seen[unstructured.Unstructured]
 	return ctx.Err()
 }
 
-// found keeps managedFields where this process has claims to give up. It changes what it is given.
+// found returns an object as read. It keeps managedFields only if this process has claims to give up. It changes its
+// argument.
 func (w *Webhooks) found(u *unstructured.Unstructured) Found[unstructured.Unstructured] {
 	f := Found[unstructured.Unstructured]{Object: u, Version: versionOf(u.GetResourceVersion()), By: lastWriter(u.GetManagedFields(), "")}
 	if WithoutClaims(u) == nil || w.clings.Load() {
@@ -88,15 +90,16 @@ func (w *Webhooks) found(u *unstructured.Unstructured) Found[unstructured.Unstru
 	return f
 }
 
-// WithoutClaims is a copy of an object in which navarchd owns no field; nil: it owns none, or nobody else owns one. Whoever applies the object on the server then
-// meets no conflict in fields that navarchd has written, as Helm 4 does in failurePolicy when it goes back to the first version of a release.
-// (https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields)
+// WithoutClaims returns a copy of an object in which navarchd owns no field; nil if it owns none already, or is the
+// only owner. A later server-side apply then has no conflict in fields that navarchd has written, as Helm 4 had in
+// failurePolicy when it returned to the first version of a release
+// (https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields).
 func WithoutClaims(u *unstructured.Unstructured) *unstructured.Unstructured {
 	all := u.GetManagedFields()
 	others := slices.DeleteFunc(slices.Clone(all), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate
 	})
-	if len(others) == len(all) || len(others) == 0 { // an API server takes an empty list for one that is not stated
+	if len(others) == len(all) || len(others) == 0 { // an API server ignores an empty list
 		return nil
 	}
 	next := u.DeepCopy()
@@ -116,7 +119,8 @@ func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructu
 	return w.found(out), nil
 }
 
-// Write implements API. Configurations are never created: whoever installs Istio's webhooks does. One with managedFields gives claims up.
+// Write implements API. It never creates configurations; the installation of Istio's webhooks does. An object with
+// managedFields gives claims up.
 func (w *Webhooks) Write(ctx context.Context, _ Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Update(ctx, o, metav1.UpdateOptions{})
 	switch {

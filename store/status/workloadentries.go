@@ -13,29 +13,30 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// act is which request a WorkloadEntry is written by.
+// act is the request that writes a WorkloadEntry.
 type act uint8
 
 const (
-	update       act = iota // all but the status
+	update       act = iota // everything but the status
 	create                  // with the WorkloadGroup as its owner
 	updateStatus            // the status alone
 	remove
 )
 
-// WorkloadEntry is one as it is there, or as it is to be written.
+// WorkloadEntry is an existing entry, or one to write.
 type WorkloadEntry struct {
 	unstructured.Unstructured
 	act act
 }
 
-// registered says whether machines are, or were, behind it: its group's, or one that reports its health.
+// registered reports whether machines are or were behind the entry: it belongs to a group, or an agent reports its
+// health.
 func (e *WorkloadEntry) registered() bool {
 	annotations := e.GetAnnotations()
 	return annotations[machines.GroupAnnotation] != "" || annotations[machines.ControllerAnnotation] != ""
 }
 
-// WorkloadEntries are those of a cluster.
+// WorkloadEntries reads and writes the WorkloadEntries of a cluster.
 type WorkloadEntries struct {
 	entries, groups served
 
@@ -46,8 +47,9 @@ type WorkloadEntries struct {
 
 var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
 
-// NewWorkloadEntries reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Only objects of one namespace count, empty: of all.
-// Nothing is asked. An error: the kubeconfig cannot be read.
+// NewWorkloadEntries returns the API for WorkloadEntries. An empty kubeconfig path stands for the service account of
+// this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
+// invalid.
 func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) {
 	client, err := dynamicOf(kubeconfig)
 	of := func(kind string) served {
@@ -57,7 +59,8 @@ func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) 
 		changed: make(chan struct{})}, err
 }
 
-// There is which entries were registered, as of the newest that was seen (machines.WorkloadEntries).
+// There returns the registered entries in their newest known state, and a channel that is closed when an entry becomes
+// registered or stops being so (machines.WorkloadEntries).
 func (w *WorkloadEntries) There() (all []machines.WorkloadEntry, changed <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +70,7 @@ func (w *WorkloadEntries) There() (all []machines.WorkloadEntry, changed <-chan 
 	return all, w.changed
 }
 
-// note takes in what is there now of one entry; nil: nothing.
+// note stores the present state of one entry; nil: it is absent.
 func (w *WorkloadEntries) note(k Key, e *WorkloadEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +99,7 @@ func (w *WorkloadEntries) noteAll(all map[Key]Found[WorkloadEntry]) {
 }
 
 func entryOf(k Key, e *WorkloadEntry) machines.WorkloadEntry {
-	account, _, _ := unstructured.NestedString(e.Object, "spec", "serviceAccount") // else it is none
+	account, _, _ := unstructured.NestedString(e.Object, "spec", "serviceAccount") // empty if the field is missing or malformed
 	return machines.WorkloadEntry{Name: machines.Name(k), Account: account}
 }
 
@@ -113,7 +116,7 @@ func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], fai
 		}})
 }
 
-// noted is a Seen of which is noted what is there.
+// noted passes objects to seen and notes registered entries.
 type noted struct {
 	entries *WorkloadEntries
 	seen    Seen[WorkloadEntry]
@@ -131,7 +134,7 @@ func (n noted) Observe(k Key, f Found[WorkloadEntry]) {
 	n.entries.note(k, f.Object)
 }
 
-// foundEntry keeps of managedFields who wrote last. It changes what it is given.
+// foundEntry returns an entry as read. It reduces managedFields to the last writer and changes its argument.
 func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
 	f := Found[WorkloadEntry]{Object: &WorkloadEntry{Unstructured: *u}, Version: versionOf(u.GetResourceVersion()),
 		By: lastWriter(u.GetManagedFields(), "")}
@@ -194,10 +197,10 @@ func (w *WorkloadEntries) Write(ctx context.Context, k Key, e *WorkloadEntry) (F
 	return f, nil
 }
 
-// errNoGroup is why an entry is not made.
+// errNoGroup means that an entry is not created because its WorkloadGroup is missing.
 var errNoGroup = errors.New("its WorkloadGroup is not there")
 
-// own has the WorkloadGroup of an entry own it: the entry goes with it.
+// own makes the WorkloadGroup of an entry its owner, so that Kubernetes deletes the entry with the group.
 func (w *WorkloadEntries) own(ctx context.Context, e *WorkloadEntry) error {
 	name := e.GetAnnotations()[machines.GroupAnnotation]
 	groups, _, err := w.groups.objects(e.GetNamespace())
@@ -211,7 +214,7 @@ func (w *WorkloadEntries) own(ctx context.Context, e *WorkloadEntry) error {
 	}
 	group, err := groups.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		w.groups.at.Store(nil) // it may be served in another version now
+		w.groups.at.Store(nil) // the group may be served in another version now
 		return fmt.Errorf("%w: %s/%s", errNoGroup, e.GetNamespace(), name)
 	}
 	if err != nil {
