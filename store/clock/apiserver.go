@@ -8,25 +8,26 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// What is asked of an API server (issue 12, item 15).
+// Requests for an API server's time.
 const (
-	apiServer = "API server" // its name among the other clocks: no process has a space in its name
+	apiServer = "API server" // its name among the other clocks; names of processes have no space
 	askEvery  = time.Minute
-	askFor    = 10 * time.Second // answers that take longer say too little
+	askFor    = 10 * time.Second // slower responses are too inaccurate
 )
 
-// Date says what time it is by an API server's clock, in whole seconds that have begun, and how long it took to ask.
+// Date requests an API server's time. said is in whole seconds, rounded down; roundTrip is the duration of the request.
 type Date func(context.Context) (said time.Time, roundTrip time.Duration, err error)
 
-// Follow asks an API server for its time, once a minute, until ctx ends: its clock is one more among those that are compared, also for a
-// process that is the only one which signs. While it does not answer the others' count alone. Its error is the context's.
+// Follow requests an API server's time once a minute until ctx ends, and adds its clock to those that are compared. So
+// even the only process that signs has another clock to compare with. While the API server does not answer, the other
+// clocks count alone. The error is the context's.
 func (c *Clock) Follow(ctx context.Context, date Date) error {
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, askFor)
 		said, roundTrip, err := date(asking)
 		cancel()
 		if err == nil {
-			c.Heard(Word{apiServer, said.Add(time.Second / 2)}, roundTrip) // no further off than half a second, and half the round trip
+			c.Heard(Word{apiServer, said.Add(time.Second / 2)}, roundTrip) // accurate to half a second and half the round trip
 		} else if ctx.Err() == nil {
 			c.cfg.Log.Debug("the API server does not say what time it is", obs.KeyError, err)
 		}

@@ -1,9 +1,10 @@
-// Package clock decides whether this process's clock can be trusted, by comparing it with those of the mesh's other processes: each writes its
-// time into etcd and reads the others'; peers, and the API server where there is one, say their time when they are asked. Code that signs
-// certificates, ends rotations or prunes what has expired asks this package first (issue 12, item 15).
+// Package clock decides whether this process's clock can be trusted, by comparing it with the clocks of the mesh's
+// other processes. Each process writes its time into etcd and reads the others' times. Peers, and the API server if
+// there is one, also answer requests for their time. Code that signs certificates, ends rotations or prunes expired
+// data asks this package first.
 //
-// Owns: clocks/<process>, leased, and clocks/recorded.  Reads: clocks/.  Never: corrects a clock; believes one process more than
-// another.
+// Owns: clocks/<process>, leased, and clocks/recorded. Reads: clocks/. Never: corrects a clock; trusts one process more
+// than another.
 package clock
 
 import (
@@ -20,58 +21,58 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Tolerance is how far a clock may be from the others': what is signed begins 15 minutes in the past (issue.Backdate), and readings may
-// be as old as lease.
+// Tolerance bounds the difference between a clock and the others. Certificates begin 15 minutes in the past
+// (issue.Backdate), and readings may be as old as lease.
 const Tolerance = 2 * time.Minute
 
 const (
 	folder   = "clocks/"
-	recorded = folder + "recorded" // a time that has passed for certain; no process has that name, for its key has the folder processes/
+	recorded = folder + "recorded" // a time that has certainly passed; keys of processes are below processes/
 	own      = folder + "processes/"
 	every    = 30 * time.Second // between two writes of the own time
-	lease    = 60 * time.Second // for which that of a process that has ended counts
+	lease    = 60 * time.Second // of the own time: so long the time of a process that ended still counts
 )
 
-// ErrNotCompared: the others' clocks have not been read since the start.
+// ErrNotCompared means that the other clocks have not been read since the start.
 var ErrNotCompared = errors.New("the clock has not been compared with those of other processes yet")
 
-// Config of a Clock. Store is required.
+// Config configures a Clock. Store is required.
 type Config struct {
 	Store *kv.Store
-	Name  string // of the process, unique in the mesh; empty where only Look is called
-	// Period is how long anything lives at most of which this process, where it is alone, should find out by its own clock that it has
-	// ended: after so long a time without a restart the clock needs no others.
+	Name  string // of the process, unique in the mesh; empty if only ReadOthers is called
+	// Period is the longest life of anything whose end this process determines by its own clock. A process without other
+	// clocks trusts its own after it has run for a Period.
 	Period time.Duration
-	Wall   func() time.Time // what is to be judged; nil: time.Now. Its monotonic reading is not looked at.
+	Wall   func() time.Time // the clock to check; nil: time.Now. Its monotonic reading is ignored
 	Log    *slog.Logger     // nil: slog's default
 }
 
-// Clock is this process's. Safe for concurrent use.
+// Clock is this process's clock with its readings of the others. It is safe for concurrent use.
 type Clock struct {
 	cfg   Config
 	start time.Time // with a monotonic reading
 
 	mu       sync.Mutex         // a leaf: guards what follows
 	compared chan struct{}      // closed once others is read
-	others   map[string]reading // in etcd
-	heard    map[string]reading // in answers, see Heard
-	passed   reading            // what clocks/recorded said, and when it was read
+	others   map[string]reading // readings from etcd, by process
+	heard    map[string]reading // readings from responses, by process (Heard)
+	passed   reading            // the value of clocks/recorded
 	done     bool               // compared is closed
-	said     bool               // the log has it that the clock is off
-	offset   time.Duration      // as the last error of off has it
+	said     bool               // the log states that the clock is off
+	offset   time.Duration      // offset in the last error of off
 }
 
-// reading is what another clock said when this process had run for so long.
+// reading is the time of another clock at one moment of this process's life.
 type reading struct {
 	revision int64 // etcd's, of the value
 	said     time.Time
-	at       time.Duration
+	at       time.Duration // how long this process had run
 }
 
-// then is what that clock says when this process has run for so long.
+// then extrapolates that clock to the moment at which this process has run for ran.
 func (r reading) then(ran time.Duration) time.Time { return r.said.Add(ran - r.at) }
 
-// New is a clock that is not compared yet.
+// New returns a Clock that is not compared yet.
 func New(cfg Config) *Clock {
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
@@ -82,11 +83,11 @@ func New(cfg Config) *Clock {
 	return &Clock{cfg: cfg, start: time.Now(), others: map[string]reading{}, heard: map[string]reading{}, compared: make(chan struct{})}
 }
 
-// wall is the clock without its monotonic reading, which does not follow when somebody sets it.
+// wall returns the time without its monotonic reading, which ignores adjustments of the clock.
 func (c *Clock) wall() time.Time { return c.cfg.Wall().Round(0) }
 
-// Off is nil where this clock can be believed: it is alone, or no further than Tolerance from the middle of all. Otherwise it says how
-// far it is from them, or wraps ErrNotCompared.
+// Off returns nil if this clock can be trusted: it is the only one, or within Tolerance of the median of all clocks.
+// Otherwise the error states the offset, or is ErrNotCompared.
 func (c *Clock) Off() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +114,8 @@ func (c *Clock) off(ran time.Duration) error {
 	if high > offset {
 		offset, to = high, "behind"
 	}
-	// Whoever logs the error as it changes has one line for as long as the clock stays where it is: what another wrote may be as old as
-	// lease.
+	// The offset in the error changes only by more than lease, the age of readings. So code that logs each new error
+	// writes one line while the clock stays as it is.
 	if (offset - c.offset).Abs() > lease {
 		c.offset = offset
 	}
@@ -122,12 +123,12 @@ func (c *Clock) off(ran time.Duration) error {
 		"one: set it right", c.offset.Round(time.Second), to)
 }
 
-// Compared is closed once the others' clocks have been read.
+// Compared returns a channel that is closed once the other clocks have been read.
 func (c *Clock) Compared() <-chan struct{} { return c.compared }
 
-// Sure is a time that has come for certain, and the newest such: what has ended by it may be destroyed. Where other clocks agree with this
-// one that is now. One that is alone may be wrong since its start: there it is what was recorded before, and as much later as this
-// process has run, until it has run for a whole Period. An error is that of Off.
+// Sure returns the newest time that has certainly passed; data that ended before it may be destroyed. If other clocks
+// agree, it is the present. A process without other clocks may have started with a wrong clock. Until it has run for a
+// Period, it returns the recorded time plus its own running time. Errors are those of Off.
 func (c *Clock) Sure() (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +139,7 @@ func (c *Clock) Sure() (time.Time, error) {
 	return sure(c.wall(), c.passed, ran, len(c.readings(ran)) > 0 || ran >= c.cfg.Period), nil
 }
 
-// sure is Sure's rule.
+// sure computes the result of Sure.
 func sure(now time.Time, passed reading, ran time.Duration, believed bool) time.Time {
 	if least := passed.then(ran); !believed && !passed.said.IsZero() && least.Before(now) {
 		return least
@@ -146,7 +147,7 @@ func sure(now time.Time, passed reading, ran time.Duration, believed bool) time.
 	return now
 }
 
-// ReadOthers reads the others' clocks once, for a process that ends soon and is none of those compared. Errors are those of reading etcd.
+// ReadOthers reads the other clocks once, for a short-lived process that does not write its own. Errors are etcd's.
 func (c *Clock) ReadOthers(ctx context.Context) error {
 	blobs, revision, err := c.cfg.Store.Blobs(ctx, folder, 0)
 	if err == nil {
@@ -155,7 +156,7 @@ func (c *Clock) ReadOthers(ctx context.Context) error {
 	return err
 }
 
-// Run writes this clock into etcd and reads the others' until ctx ends. Its error is the context's.
+// Run writes this clock into etcd and reads the others until ctx ends. The error is the context's.
 func (c *Clock) Run(ctx context.Context) error {
 	folders, err := c.cfg.Store.Follow(ctx, folder)
 	if err != nil {
@@ -176,7 +177,7 @@ func (c *Clock) Run(ctx context.Context) error {
 	}
 }
 
-// read takes what the clocks say.
+// read stores the times in clocks/.
 func (c *Clock) read(f kv.Folder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +194,7 @@ func (c *Clock) read(f kv.Folder) {
 		if last.revision != blob.Revision {
 			ms, err := strconv.ParseInt(string(blob.Raw), 10, 64)
 			if err != nil {
-				continue // of nobody that we know
+				continue // the key is of an unknown format
 			}
 			last = reading{blob.Revision, time.UnixMilli(ms), ran}
 		}
@@ -210,7 +211,7 @@ func (c *Clock) read(f kv.Folder) {
 	c.logOffset(ran)
 }
 
-// logOffset logs once that the clock is off, and that it is not any more.
+// logOffset logs once when the clock becomes off, and once when it is right again.
 func (c *Clock) logOffset(ran time.Duration) {
 	err := c.off(ran)
 	switch {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// middle is where the middle of all clocks lies, this one included, of which the others are ahead by so much: the same twice where
-// their number is odd, else between the two in the middle. So one of three that is wrong does not matter to the two, and of two that
-// differ nobody can tell which.
+// middle returns the median of all clocks as an offset to this one. ahead has the offsets of the others. For an even
+// number of clocks, low and high are the two offsets in the middle; otherwise they are equal. So two of three clocks
+// outvote a wrong one, while two clocks that differ leave open which is wrong.
 func middle(ahead []time.Duration) (low, high time.Duration) {
 	all := append(slices.Clone(ahead), 0)
 	slices.Sort(all)

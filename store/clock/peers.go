@@ -2,21 +2,21 @@ package clock
 
 import "time"
 
-// Word is what a process says about its clock when a peer asks it.
+// Word is a process's response to a request for its time.
 type Word struct {
-	Process string    `json:"process,omitempty"` // unique in the mesh; empty: it says nothing
+	Process string    `json:"process,omitempty"` // unique in the mesh; empty: no statement
 	Now     time.Time `json:"now"`
 }
 
-// heardFor is for how long a peer's answer counts: peers are asked every minute.
+// heardFor is how long a response counts. Peers are asked every minute.
 const heardFor = 3 * time.Minute
 
-// Word is this process's.
+// Word returns this process's response.
 func (c *Clock) Word() Word { return Word{c.cfg.Name, c.wall()} }
 
-// Heard takes a peer's answer, which came with a round trip of so long: what the peer said was so in the middle of that, and no further
-// off than half of it. For as long as it counts it goes before what the process has written into etcd, which may be late: the write waits
-// where etcd is slow, and the reader too.
+// Heard stores a peer's response that took roundTrip. The peer's time is taken as that of the middle of the request, so
+// the error is at most half the round trip. While a response counts it takes precedence over the process's time in
+// etcd, which may be late because etcd is slow.
 func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	if w.Process == "" || w.Process == c.cfg.Name {
 		return
@@ -35,7 +35,7 @@ func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	}
 }
 
-// readings are the other clocks, each once.
+// readings returns one reading of each other clock.
 func (c *Clock) readings(ran time.Duration) map[string]reading {
 	all := make(map[string]reading, len(c.others)+len(c.heard))
 	for name, r := range c.others {

@@ -12,10 +12,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// recordEvery is how often what is sure is recorded: a process that is alone waits for so much longer after a restart.
+// recordEvery is the pause between two writes of clocks/recorded. After a restart without other clocks, Sure is behind
+// by up to this time.
 const recordEvery = 5 * time.Minute
 
-// write keeps this clock in etcd until ctx ends.
+// write keeps this clock's time in etcd until ctx ends.
 func (c *Clock) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.leased(ctx)
@@ -26,7 +27,7 @@ func (c *Clock) write(ctx context.Context) {
 	}
 }
 
-// leased writes under one lease; the error says why that ended.
+// leased writes the time under one lease. The error says why it ended.
 func (c *Clock) leased(ctx context.Context) error {
 	taking, cancel := context.WithTimeout(ctx, lease)
 	l, err := c.cfg.Store.Lease(taking, lease)
@@ -37,10 +38,10 @@ func (c *Clock) leased(ctx context.Context) error {
 	defer func() {
 		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = l.Release(giving) // or it ends by itself
+		_ = l.Release(giving) // otherwise the lease expires by itself
 	}()
 	select {
-	case <-c.compared: // or the first record would wait for recordEvery: nothing is sure before
+	case <-c.compared: // Sure fails before, and the first record would be late by recordEvery
 	case <-l.Lost():
 		return kv.ErrLeaseLost
 	case <-ctx.Done():
@@ -68,11 +69,11 @@ func (c *Clock) leased(ctx context.Context) error {
 	}
 }
 
-// record writes what is sure, where that is later than what is recorded.
+// record writes the time of Sure, if it is later than the recorded one.
 func (c *Clock) record(ctx context.Context) error {
 	now, err := c.Sure()
 	if err != nil {
-		return nil // it is not this clock that knows
+		return nil // this clock is not trusted
 	}
 	c.mu.Lock()
 	revision, before := c.passed.revision, c.passed.said
@@ -83,7 +84,7 @@ func (c *Clock) record(ctx context.Context) error {
 	_, err = c.cfg.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{recorded: revision},
 		Put: []kv.Blob{{Path: recorded, Raw: encode(now)}}})
 	if errors.Is(err, kv.ErrConflict) {
-		return nil // another did
+		return nil // another process was faster
 	}
 	return err
 }

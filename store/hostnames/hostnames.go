@@ -1,10 +1,11 @@
-// Package hostnames resolves the addresses of networks' gateways that are known by a DNS name only (load balancers of Kubernetes that have a
-// name, meshNetworks), as istiod does (pilot/pkg/model/network.go). The leader asks the DNS servers of its Pod, again whenever an answer
-// expires, and emits them to the ingester. The last good answer stays in use while a server does not answer, and where it no longer knows a name.
+// Package hostnames resolves the gateways of networks that are known by a DNS name only: load balancers of Kubernetes
+// that have a name, and names in meshNetworks. Istiod does the same (pilot/pkg/model/network.go). The leader queries
+// the DNS servers of its Pod, again whenever a response expires, and emits the addresses to the ingester. The last good
+// response stays in use while no server answers, and after a server has lost the name.
 //
-// Owns: dns/ in etcd (the leader), and the objects that say which addresses a name has (normal.ResolvedID).  Reads: which names the ingester
-// needs.  Never: asks for other names; is called by planning or pushing; uses an answer for more than where a gateway is (who it is, mTLS
-// between the proxies decides).
+// Owns: dns/ in etcd (the leader), and the objects with the addresses of names (normal.ResolvedID). Reads: the names
+// that the ingester needs. Never: resolves other names; is called by planning or pushing; trusts a response for more
+// than the place of a gateway (mTLS between the proxies verifies its identity).
 package hostnames
 
 import (
@@ -28,7 +29,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Where it is in etcd.
+// Paths in etcd.
 const (
 	folder = "dns/"
 	path   = folder + "gateways"
@@ -36,32 +37,32 @@ const (
 
 // Bounds.
 const (
-	MostNames = 1024 // that are resolved
+	MostNames = 1024 // names that are resolved
 	most      = 16   // addresses of one name
-	parallel  = 8    // names that are asked for at once
+	parallel  = 8    // concurrent resolutions
 )
 
-// Problem is what is wrong with a name.
+// Problem is a problem of one name.
 type Problem struct{ Name, Message string }
 
-// Config is what New needs.
+// Config configures New.
 type Config struct {
 	Resolve func(ctx context.Context, name string, before []string) Answer // Servers.Resolve
 	Emit    func([]object.Event)
 	Log     *slog.Logger
 }
 
-// Answer is what became of a question for a name.
+// Answer is the result of resolving a name.
 type Answer struct {
-	Addresses []string      // IPs, sorted; those from before where nothing better is known
-	Again     time.Duration // when to ask again
-	Wrong     string        // why not all of it is as the servers say now; empty: it is
+	Addresses []string      // IPs, sorted; the previous ones if there is no better result
+	Again     time.Duration // pause before the next resolution
+	Wrong     string        // why Addresses are not all from present responses; empty: they are
 }
 
-// Leader has names resolved while this process leads. Its methods may be called from any goroutine.
+// Leader resolves names while this process leads. Its methods may be called from any goroutine.
 type Leader struct {
 	Config
-	wake chan struct{} // one place: other names are needed
+	wake chan struct{} // capacity 1: other names are needed
 
 	mu    sync.Mutex // a leaf: guards what follows
 	names []string
@@ -70,13 +71,14 @@ type Leader struct {
 	problems atomic.Pointer[[]Problem]
 }
 
-// New resolves nothing yet.
+// New returns a Leader that resolves nothing yet.
 func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{}, 1)} }
 
-// Origin is that of the objects that are emitted.
+// Origin returns the origin of the emitted objects.
 func Origin() origin.Origin { return origin.New("", origin.DNS) }
 
-// Need says which names are needed from now on, sorted; whole: all that there are, since everything was emitted.
+// Need sets the names that are needed from now on, sorted. whole means that every source has emitted everything, so
+// that names is complete.
 func (l *Leader) Need(names []string, whole bool) {
 	l.mu.Lock()
 	l.names, l.whole = names, whole
@@ -87,7 +89,7 @@ func (l *Leader) Need(names []string, whole bool) {
 	}
 }
 
-// Problems are those of the term that this process leads in.
+// Problems returns the problems of the present term.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -95,29 +97,29 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// term is what one term knows.
+// term is the state of one term.
 type term struct {
 	*Leader
 	store   *kv.Store
 	epoch   kv.Epoch
 	known   map[string]*known
-	all     map[string][]string // what is known: addresses by name, without names that have none
-	changed map[string]bool     // names whose place in all was not looked at since they changed
-	stored  map[string][]string // what etcd has
-	before  map[string][]string // what it had when the term began: for names that are not known yet
-	emitted map[string]string   // JSON
-	left    int                 // names beyond MostNames
+	all     map[string][]string // known addresses by name, without names that have no address
+	changed map[string]bool     // names whose changes are not in all yet
+	stored  map[string][]string // the content of etcd
+	before  map[string][]string // the content of etcd at the beginning of the term, for names that are needed later
+	emitted map[string]string   // JSON of the objects that were emitted
+	left    int                 // number of names beyond MostNames
 	whole   bool
 	synced  bool
 	running int
 	answers chan answered
 }
 
-// known is one name.
+// known is the state of one name.
 type known struct {
 	addresses []string
 	asking    bool
-	asked     bool // an answer came
+	asked     bool // a response has come
 	due       time.Time
 	wrong     string
 }
@@ -127,7 +129,7 @@ type answered struct {
 	Answer
 }
 
-// Run is one term, until ctx ends or another process leads.
+// Run is one term. It returns when ctx ends or another process leads.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -143,7 +145,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer timer.Stop()
 	for {
 		t.needed()
-		wait := t.ask(ctx, &asking, time.Now())
+		wait := t.resolveDue(ctx, &asking, time.Now())
 		if err := t.publish(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
@@ -155,9 +157,9 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		select {
 		case <-l.wake:
 		case a := <-t.answers:
-			t.take(a, time.Now())
-			for range len(t.answers) { // what was answered meanwhile is stored together
-				t.take(<-t.answers, time.Now())
+			t.applyAnswer(a, time.Now())
+			for range len(t.answers) { // all responses that wait are stored together
+				t.applyAnswer(<-t.answers, time.Now())
 			}
 		case <-timer.C:
 		case <-ctx.Done():
@@ -166,7 +168,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	}
 }
 
-// load reads what is stored, and tries until it can; false: the context has ended.
+// load reads the stored addresses, and retries until it succeeds; false if the context ends first.
 func (t *term) load(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		blobs, _, err := t.store.Blobs(ctx, folder, 0)
@@ -176,7 +178,7 @@ func (t *term) load(ctx context.Context) bool {
 				if err := json.Unmarshal(blob.Raw, &t.stored); err != nil {
 					t.Log.Warn("names of gateways that were resolved before cannot be read: they are resolved again", obs.KeyName, blob.Path,
 						obs.KeyError, err)
-					t.stored = map[string][]string{"": nil} // another one is written in any case
+					t.stored = map[string][]string{"": nil} // differs from every valid content, so that it is written again
 				}
 			}
 			t.before = t.stored
@@ -188,7 +190,7 @@ func (t *term) load(ctx context.Context) bool {
 	return false
 }
 
-// needed takes over which names are needed.
+// needed applies the names of the last Need.
 func (t *term) needed() {
 	t.mu.Lock()
 	names, whole := t.names, t.whole || t.Leader.whole
@@ -213,8 +215,8 @@ func (t *term) needed() {
 	}
 }
 
-// ask begins to ask for names that are due, and says when the next one is.
-func (t *term) ask(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
+// resolveDue begins to resolve the names that are due, and returns the time until the next one is.
+func (t *term) resolveDue(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
 	wait = time.Hour
 	for _, name := range slices.SortedFunc(maps.Keys(t.known), func(a, b string) int {
 		return cmp.Or(t.known[a].due.Compare(t.known[b].due), cmp.Compare(a, b))
@@ -225,7 +227,7 @@ func (t *term) ask(ctx context.Context, asking *sync.WaitGroup, now time.Time) (
 		case left > 0:
 			return min(wait, left)
 		case t.running == parallel:
-			return wait // an answer comes
+			return wait // a response will wake the loop
 		default:
 			k.asking = true
 			t.running++
@@ -242,8 +244,8 @@ func (t *term) ask(ctx context.Context, asking *sync.WaitGroup, now time.Time) (
 	return wait
 }
 
-// take takes an answer.
-func (t *term) take(a answered, now time.Time) {
+// applyAnswer stores a response.
+func (t *term) applyAnswer(a answered, now time.Time) {
 	t.running--
 	k := t.known[a.name]
 	if k.wrong == "" && a.Wrong != "" {
@@ -254,11 +256,11 @@ func (t *term) take(a answered, now time.Time) {
 	k.asking, k.asked, k.due, k.addresses, k.wrong = false, true, now.Add(a.Again), a.Addresses, a.Wrong
 }
 
-// publish stores what is known, where that is another than what is stored, and emits them to the ingester. With all that is known, or was asked for once, the source
-// has emitted everything.
+// publish stores new addresses in etcd and emits them to the ingester. Once each needed name has an address or a
+// response, it emits Synced.
 func (t *term) publish(ctx context.Context) error {
 	if !t.whole {
-		return nil // what is not needed yet may be needed still
+		return nil // names that seem unnecessary now may still become needed
 	}
 	ready := true
 	for _, k := range t.known {
@@ -293,14 +295,14 @@ func (t *term) publish(ctx context.Context) error {
 	return nil
 }
 
-// events are what the ingester is to get of the names that changed.
+// events returns the events for names that changed.
 func (t *term) events() (events []object.Event) {
 	for _, name := range slices.Sorted(maps.Keys(t.changed)) {
 		addresses := t.all[name]
 		was, emitted := t.emitted[name]
 		made, err := normal.NewResolved(name, addresses)
 		switch {
-		case err != nil || addresses == nil && !emitted || addresses != nil && was == string(made.JSON): // texts have no error
+		case err != nil || addresses == nil && !emitted || addresses != nil && was == string(made.JSON): // strings always encode
 		case addresses == nil:
 			delete(t.emitted, name)
 			events = append(events, object.Event{Op: object.Delete, ID: normal.ResolvedID(name)})
@@ -313,10 +315,10 @@ func (t *term) events() (events []object.Event) {
 	return events
 }
 
-// maxProblems is how many names are named that cannot be resolved.
+// maxProblems bounds the names in problems; further ones are counted.
 const maxProblems = 20
 
-// report says which names cannot be resolved.
+// report publishes the names that cannot be resolved.
 func (t *term) report() {
 	var problems []Problem
 	for _, name := range slices.Sorted(maps.Keys(t.known)) {

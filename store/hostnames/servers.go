@@ -16,19 +16,19 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// How long an answer is good, whatever it says, as istiod bounds it: changes of gateways are changes for every proxy.
+// Bounds of a response's life, whatever TTL it states, as in istiod. A change of a gateway is a change for every proxy.
 const (
 	leastTTL = 30 * time.Second
 	mostTTL  = time.Hour
 )
 
-// timeout of one question to one server.
+// timeout bounds one query to one server.
 const timeout = 2 * time.Second
 
-// Servers are DNS servers as host:port, which are asked one after the other until one answers.
+// Servers are DNS servers as host:port. They are queried one after the other until one answers.
 type Servers []string
 
-// System are those of a resolv.conf. An error: the file cannot be read, or names no server.
+// System returns the servers of a resolv.conf. Errors: the file cannot be read, or names no server.
 func System(file string) (Servers, error) {
 	conf, err := dns.ClientConfigFromFile(file)
 	if err != nil {
@@ -44,21 +44,21 @@ func System(file string) (Servers, error) {
 	return all, nil
 }
 
-// family is the answer to one question.
+// family is the response to one query.
 type family struct {
 	addresses []string
 	ttl       time.Duration
-	err       error // nobody answered, or said that it cannot, or that there is no such name
+	err       error // no server answered, or a server failed, or the name does not exist
 }
 
-// Resolve asks for the IPv4 and the IPv6 addresses of an absolute name. Of a family about which nobody answers, or of a name that is gone, what
-// was known before stands.
+// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. If a query fails, or the name no longer exists,
+// the addresses of that family are taken from before.
 func (s Servers) Resolve(ctx context.Context, name string, before []string) Answer {
 	types := [2]uint16{dns.TypeA, dns.TypeAAAA}
 	var families [2]family
 	var asking sync.WaitGroup
 	for i := range types {
-		asking.Go(func() { families[i] = s.ask(ctx, name, types[i]) })
+		asking.Go(func() { families[i] = s.query(ctx, name, types[i]) })
 	}
 	asking.Wait()
 	a := Answer{Again: mostTTL}
@@ -89,8 +89,8 @@ func (s Servers) Resolve(ctx context.Context, name string, before []string) Answ
 
 var errNoName = errors.New("there is no such name")
 
-// ask asks one question of the servers.
-func (s Servers) ask(ctx context.Context, name string, kind uint16) family {
+// query sends one query to the servers.
+func (s Servers) query(ctx context.Context, name string, kind uint16) family {
 	question := new(dns.Msg)
 	question.SetQuestion(dns.Fqdn(name), kind)
 	question.SetEdns0(1232, false)
@@ -111,7 +111,7 @@ func (s Servers) ask(ctx context.Context, name string, kind uint16) family {
 	return family{err: err}
 }
 
-// exchange asks one server, by TCP where the answer is too long for UDP.
+// exchange queries one server, over TCP if the response is too long for UDP.
 func exchange(ctx context.Context, question *dns.Msg, server string) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -122,7 +122,7 @@ func exchange(ctx context.Context, question *dns.Msg, server string) (*dns.Msg, 
 	return reply, err
 }
 
-// read takes the addresses of a reply: at most those that a gateway can have.
+// read returns the addresses of a reply that a gateway can have.
 func read(reply *dns.Msg, kind uint16) family {
 	f := family{ttl: mostTTL}
 	for _, record := range reply.Answer {
@@ -133,7 +133,7 @@ func read(reply *dns.Msg, kind uint16) family {
 			raw = r.A
 		case *dns.AAAA:
 			raw = r.AAAA
-		default: // CNAME: its target's addresses are there too
+		default: // CNAME: the reply has the addresses of its target too
 			continue
 		}
 		ip, ok := netip.AddrFromSlice(raw)

@@ -20,21 +20,21 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Bounds of one request. Large issuers' key sets have some 12 KiB, most of it certificates, which are not kept.
+// Bounds of one request. Key sets of large issuers have about 12 KiB. Most of that are certificates, which are dropped.
 const (
-	defaultTimeout = 5 * time.Second // Istio's, where a rule states none
+	defaultTimeout = 5 * time.Second // Istio's default, for rules without a timeout
 	mostTimeout    = 30 * time.Second
 	mostBody       = 256 << 10
-	mostKept       = 16 << 10 // of a key set without its certificates: it is a part of each policy that reads it
+	mostKept       = 16 << 10 // of a key set without its certificates; each policy that reads it contains it
 	mostHeaders    = 16 << 10
 	mostRedirects  = 3
 )
 
-// discoveryPath is where an issuer says where its keys are (OpenID Connect Discovery 1.0, section 4).
+// discoveryPath is the path of an issuer's discovery document (OpenID Connect Discovery 1.0, section 4).
 const discoveryPath = "/.well-known/openid-configuration"
 
-// Never are the addresses that nobody may have the leader connect to: those of this machine, of its link, where clouds give their machines
-// credentials, and none at all.
+// never lists the addresses that the leader must not connect to: those of this machine's link, where clouds serve
+// credentials of machines, and addresses that are not of a single host.
 var never = prefixes("0.0.0.0/8", "169.254.0.0/16", "fe80::/10", "224.0.0.0/4", "ff00::/8", "255.255.255.255/32", "::/128",
 	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")
 
@@ -47,26 +47,26 @@ func prefixes(all ...string) (out []netip.Prefix) {
 	return out
 }
 
-// FetcherConfig is what NewFetcher needs.
+// FetcherConfig configures NewFetcher.
 type FetcherConfig struct {
-	Blocked  []netip.Prefix        // beside what is never connected to (BLOCKED_CIDRS_IN_JWKS_URIS)
-	Cluster  func(netip.Addr) bool // whether an address is one of the cluster's own, which is not connected to; nil: none is
-	Loopback bool                  // addresses of this machine may be connected to
-	Roots    *x509.CertPool        // of servers; nil: the system's
+	Blocked  []netip.Prefix        // in addition to those that are always blocked (BLOCKED_CIDRS_IN_JWKS_URIS)
+	Cluster  func(netip.Addr) bool // reports addresses of the cluster, which are blocked too; nil: none is blocked
+	Loopback bool                  // allows addresses of this machine
+	Roots    *x509.CertPool        // for servers; nil: the system's
 }
 
-// Fetcher fetches key sets. Whoever may write a RequestAuthentication says from where, so that it is bounded in every way: which addresses
-// it connects to, looked at where it connects, so that no name that resolves to another address later, and no redirect, leads elsewhere; how much
-// it reads, and how long it waits. It sends no credential, and asks no proxy.
+// Fetcher fetches key sets. The author of a RequestAuthentication chooses the URL, so everything is bounded: addresses,
+// bytes and time. Addresses are checked when a connection is made, so that neither a name with changing addresses nor a
+// redirect evades the check. A Fetcher sends no credentials and uses no proxy.
 type Fetcher struct {
 	FetcherConfig
 	client *http.Client
 }
 
-// errBlocked is in the error of a connection that is not allowed.
+// errBlocked is wrapped by the error of a connection that is not allowed.
 var errBlocked = errors.New("the address is one that may not be connected to")
 
-// NewFetcher connects to nothing yet.
+// NewFetcher returns a Fetcher. It connects to nothing yet.
 func NewFetcher(c FetcherConfig) *Fetcher {
 	f := &Fetcher{FetcherConfig: c}
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return f.allowed(address) }}
@@ -77,7 +77,7 @@ func NewFetcher(c FetcherConfig) *Fetcher {
 	return f
 }
 
-// allowed says whether an address, as it is about to be connected to, may be.
+// allowed returns an error if an address, just before the connection, is blocked.
 func (f *Fetcher) allowed(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -95,7 +95,8 @@ func (f *Fetcher) allowed(address string) error {
 	return nil
 }
 
-// meant are the addresses that packets to an address may go to: itself, and the IPv4 address within it (IPv4-mapped, NAT64, 6to4).
+// meant returns the addresses that packets to a may reach: a itself, and the IPv4 address in it (IPv4-mapped, NAT64,
+// 6to4).
 func meant(a netip.Addr) []netip.Addr {
 	a = a.WithZone("").Unmap()
 	all := []netip.Addr{a}
@@ -112,7 +113,8 @@ func meant(a netip.Addr) []netip.Addr {
 	return all
 }
 
-// redirect follows a few redirects, to http and https alone, and from https to nothing else. Where they lead is looked at as it is connected to.
+// redirect allows a few redirects, to http and https only, and from https only to https. Their addresses are checked
+// when the connection is made.
 func redirect(r *http.Request, via []*http.Request) error {
 	switch last := via[len(via)-1].URL; {
 	case len(via) > mostRedirects:
@@ -125,7 +127,7 @@ func redirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// limitOf is for how long a key set may be fetched of which a rule states a time; 0: it states none.
+// limitOf returns the timeout of a fetch, given the one that a rule states; 0 stands for no statement.
 func limitOf(stated time.Duration) time.Duration {
 	if stated <= 0 {
 		return defaultTimeout
@@ -133,7 +135,8 @@ func limitOf(stated time.Duration) time.Duration {
 	return min(stated, mostTimeout)
 }
 
-// Fetch fetches the keys at a source, as a JSON Web Key Set that has nothing but public keys. Errors say what is in networks that tenants do not see: they are for operators.
+// Fetch fetches the keys at a source, as a JSON Web Key Set with public keys only. Errors are for operators alone: they
+// describe networks that tenants do not see.
 func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitOf(s.Timeout))
 	defer cancel()
@@ -161,7 +164,7 @@ func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error)
 	return string(keys), nil
 }
 
-// discover asks an issuer where its keys are.
+// discover requests the URL of an issuer's keys.
 func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
 	raw, err := f.get(ctx, strings.TrimSuffix(issuer, "/")+discoveryPath)
 	if err != nil {
@@ -181,7 +184,7 @@ func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
 	return document.URI, nil
 }
 
-// get reads what is at a URL.
+// get reads the content at a URL.
 func (f *Fetcher) get(ctx context.Context, at string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {

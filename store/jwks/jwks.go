@@ -1,9 +1,9 @@
-// Package jwks fetches the keys that tokens are verified with (RequestAuthentication, jwksUri and issuer). The leader alone asks for them,
-// again when they may have changed, and emits them to the ingester. The last good keys stay in use while a server does not answer, and where it
-// answers with something else.
+// Package jwks fetches the keys that verify tokens (RequestAuthentication, jwksUri and issuer). Only the leader fetches
+// them. It fetches them again when they may have changed, and emits them to the ingester. The last good keys stay in
+// use while a server fails or sends something else.
 //
-// Owns: fetched/ in etcd (the leader), and the objects that say which keys a source has (normal.KeysID).  Reads: which sources the ingester
-// needs.  Never: asks for others; is called by planning or pushing; makes up a key.
+// Owns: fetched/ in etcd (the leader), and the objects with the keys of a source (normal.KeysID). Reads: the sources
+// that the ingester needs. Never: fetches others; is called by planning or pushing; invents a key.
 package jwks
 
 import (
@@ -27,41 +27,41 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Bounds. A namespace whose sources never answer holds up no other.
+// Bounds. Sources of one namespace that never answer do not delay those of others.
 const (
 	MostOfNamespace     = 64 // sources of one namespace that are fetched
 	mostSources         = 4096
-	parallel            = 16 // that are asked at once
+	parallel            = 16 // concurrent fetches
 	parallelOfNamespace = 2
 )
 
-// Pauses after a failure: doubled from the first to the last, as long as it fails.
+// Pauses after a failure, doubled from the first to the last while it continues.
 const (
 	firstRetry = 2 * time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// Refresh is how long keys are good (Istio's default, PILOT_JWT_PUB_KEY_REFRESH_INTERVAL).
+// Refresh is the default life of keys (Istio's default, PILOT_JWT_PUB_KEY_REFRESH_INTERVAL).
 const Refresh = 20 * time.Minute
 
-// Problem is what is wrong with a source, or with how many a namespace has.
+// Problem is a problem of a source, or of a namespace with too many sources.
 type Problem struct {
-	ID      object.ID // of the object of the source, without its namespace; or of a namespace, without a name
+	ID      object.ID // of the source's object, without a namespace; or of a namespace, without a name
 	Message string
 }
 
-// Config is what New needs.
+// Config configures New.
 type Config struct {
 	Fetch   func(ctx context.Context, s normal.KeySource) (keys string, err error) // Fetcher.Fetch
-	Refresh time.Duration                                                          // how long keys are good
+	Refresh time.Duration                                                          // life of keys
 	Emit    func([]object.Event)
 	Log     *slog.Logger
 }
 
-// Leader has keys fetched while this process leads. Its methods may be called from any goroutine.
+// Leader fetches keys while this process leads. Its methods may be called from any goroutine.
 type Leader struct {
 	Config
-	wake chan struct{} // one place: other sources are needed
+	wake chan struct{} // capacity 1: other sources are needed
 
 	mu    sync.Mutex // a leaf: guards what follows
 	ids   []object.ID
@@ -70,13 +70,14 @@ type Leader struct {
 	problems atomic.Pointer[[]Problem]
 }
 
-// New fetches nothing yet.
+// New returns a Leader that fetches nothing yet.
 func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{}, 1)} }
 
-// Origin is that of the objects that are emitted.
+// Origin returns the origin of the emitted objects.
 func Origin() origin.Origin { return origin.New("", origin.JWKS) }
 
-// Need says which objects are needed from now on, sorted; whole: all that there are, since everything was emitted.
+// Need sets the objects that are needed from now on, sorted. whole means that every source has emitted everything, so
+// that ids is complete.
 func (l *Leader) Need(ids []object.ID, whole bool) {
 	l.mu.Lock()
 	l.ids, l.whole = ids, whole
@@ -87,7 +88,7 @@ func (l *Leader) Need(ids []object.ID, whole bool) {
 	}
 }
 
-// Problems are those of the term that this process leads in.
+// Problems returns the problems of the present term.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -95,31 +96,31 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// term is what one term knows.
+// term is the state of one term.
 type term struct {
 	*Leader
 	store   *kv.Store
 	epoch   kv.Epoch
 	sources map[normal.KeySource]*source
-	stored  map[normal.KeySource]string               // what etcd has
-	emitted map[normal.KeySource]map[object.ID]string // JSON
-	changed map[normal.KeySource]bool                 // sources that were not looked at since they changed
-	left    map[string]int                            // sources of a namespace that are not fetched
+	stored  map[normal.KeySource]string               // the content of etcd
+	emitted map[normal.KeySource]map[object.ID]string // JSON of the objects that were emitted
+	changed map[normal.KeySource]bool                 // sources whose changes are not stored and emitted yet
+	left    map[string]int                            // number of sources of a namespace beyond the bounds
 	whole   bool
 	synced  bool
 	running int
-	by      map[string]int // of these, for each namespace
+	by      map[string]int // running fetches of each namespace
 	answers chan answer
 }
 
 // source is one key set that is needed.
 type source struct {
-	ids    []object.ID // that say it, by namespace: the first is charged with asking
-	keys   string      // that were good last; empty: none were
+	ids    []object.ID // objects that need it, by namespace; its fetches count for the first one
+	keys   string      // the last good keys; empty: there were none
 	asking bool
 	due    time.Time
-	failed int   // how often since it was good
-	wrong  error // why it is not as the server says now; nil: it is, or nobody has asked
+	failed int   // failures since the last success
+	wrong  error // why keys are not from the server's last response; nil: they are, or there was no fetch
 }
 
 type answer struct {
@@ -129,7 +130,7 @@ type answer struct {
 	err     error
 }
 
-// Run is one term, until ctx ends or another process leads.
+// Run is one term. It returns when ctx ends or another process leads.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -147,7 +148,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer timer.Stop()
 	t.needed()
 	for {
-		wait := t.ask(ctx, &asking, time.Now())
+		wait := t.fetchDue(ctx, &asking, time.Now())
 		if err := t.publish(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
@@ -159,9 +160,9 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		case <-l.wake:
 			t.needed()
 		case a := <-t.answers:
-			t.take(a, time.Now())
-			for range len(t.answers) { // what was answered meanwhile is stored together
-				t.take(<-t.answers, time.Now())
+			t.applyAnswer(a, time.Now())
+			for range len(t.answers) { // all responses that wait are stored together
+				t.applyAnswer(<-t.answers, time.Now())
 			}
 		case <-timer.C:
 		case <-ctx.Done():
@@ -170,7 +171,8 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	}
 }
 
-// inTurn is objects in another order: the first of each namespace, the second of each, and so on; rank is which of its namespace each is.
+// inTurn orders objects by their position within their namespace: the first of each namespace, the second of each, and
+// so on. rank holds the positions.
 func inTurn(ids []object.ID) (ordered []object.ID, rank map[object.ID]int) {
 	rank, count := map[object.ID]int{}, map[string]int{}
 	for _, id := range ids {
@@ -182,7 +184,7 @@ func inTurn(ids []object.ID) (ordered []object.ID, rank map[object.ID]int) {
 	return ordered, rank
 }
 
-// needed takes over which sources are needed: of each namespace the first, and of all as many of each namespace as there is room for.
+// needed applies the objects of the last Need, within the bounds of each namespace and of all.
 func (t *term) needed() {
 	t.mu.Lock()
 	ids, whole := t.ids, t.whole || t.Leader.whole
@@ -194,7 +196,7 @@ func (t *term) needed() {
 	for _, id := range ids {
 		where, err := normal.ParseKeySource(id.Name)
 		if err != nil {
-			continue // nobody but normal makes such an object
+			continue // unreachable: normal makes these names
 		}
 		if rank[id] >= MostOfNamespace || len(of) >= mostSources && of[where] == nil {
 			t.left[id.Namespace]++
@@ -212,11 +214,11 @@ func (t *term) needed() {
 		s.ids = ids
 	}
 	if !whole {
-		return // what is not needed yet may be needed still
+		return // sources that seem unnecessary now may still become needed
 	}
 	for where := range t.sources {
 		if of[where] == nil {
-			delete(t.sources, where) // an answer that comes is nobody's
+			delete(t.sources, where) // a late response is dropped
 			t.changed[where] = true
 		}
 	}
@@ -227,8 +229,8 @@ func (t *term) needed() {
 	}
 }
 
-// ask begins to ask for key sets that are due, and says when the next one is.
-func (t *term) ask(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
+// fetchDue begins to fetch the key sets that are due, and returns the time until the next one is.
+func (t *term) fetchDue(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
 	wait = time.Hour
 	inOrder := slices.SortedFunc(maps.Keys(t.sources), func(a, b normal.KeySource) int {
 		return cmp.Or(t.sources[a].due.Compare(t.sources[b].due), cmp.Compare(a.String(), b.String()))
@@ -243,10 +245,10 @@ func (t *term) ask(ctx context.Context, asking *sync.WaitGroup, now time.Time) (
 		}
 		namespace := s.ids[0].Namespace
 		if t.running == parallel {
-			return wait // an answer comes
+			return wait // a response will wake the loop
 		}
 		if t.by[namespace] == parallelOfNamespace {
-			continue // the same
+			continue // a response will wake the loop
 		}
 		s.asking = true
 		t.by[namespace]++
@@ -262,14 +264,14 @@ func (t *term) ask(ctx context.Context, asking *sync.WaitGroup, now time.Time) (
 	return wait
 }
 
-// take takes an answer.
-func (t *term) take(a answer, now time.Time) {
+// applyAnswer stores a response.
+func (t *term) applyAnswer(a answer, now time.Time) {
 	t.running--
 	if t.by[a.charged]--; t.by[a.charged] == 0 {
 		delete(t.by, a.charged)
 	}
 	s := t.sources[a.of]
-	if s == nil || !s.asking { // it is needed no more, or again
+	if s == nil || !s.asking { // the source is not needed any more, or is needed again
 		return
 	}
 	before := s.reason()
@@ -290,16 +292,16 @@ func (t *term) take(a answer, now time.Time) {
 	s.keys, s.wrong, s.failed, s.due = a.keys, nil, 0, now.Add(jittered(t.Refresh))
 }
 
-// jittered is a pause, a tenth of it more or less, so that what began together does not go on together.
+// jittered varies a pause by a tenth, so that fetches that began together spread out.
 func jittered(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
 
-// unfetched is told to everybody of a source that fails, whatever the cause: a text for each cause would tell a tenant which addresses and ports of
-// networks that it does not see are open.
+// unfetched is the reason that everybody may read, whatever the cause of a failure. A text for each cause would tell a
+// tenant which addresses and ports are open in networks that it does not see.
 const unfetched = "it does not answer the control plane with a key set"
 
-// reason is why a source has no newer keys, as everybody may know it; empty: it has.
+// reason returns the public reason for a source without new keys; empty if it has them.
 func (s *source) reason() string {
 	if s.wrong == nil {
 		return ""
@@ -307,10 +309,10 @@ func (s *source) reason() string {
 	return unfetched
 }
 
-// maxProblems is how many sources are named that cannot be fetched.
+// maxProblems bounds the sources in problems; further ones are counted.
 const maxProblems = 20
 
-// report says which sources cannot be fetched, and which are not.
+// report publishes the sources that cannot be fetched, and the numbers of those beyond the bounds.
 func (t *term) report() {
 	var problems []Problem
 	for _, s := range t.sources {
@@ -322,7 +324,7 @@ func (t *term) report() {
 			stands = "those that were fetched last stand"
 		}
 		id := s.ids[0]
-		id.Namespace = "" // the reason is for operators: it says what is in networks that tenants do not see
+		id.Namespace = "" // the reason is for operators: it describes networks that tenants do not see
 		problems = append(problems, Problem{id, fmt.Sprintf("the keys cannot be fetched: %s; %s", problem.Cause(s.wrong), stands)})
 	}
 	slices.SortFunc(problems, func(a, b Problem) int { return a.ID.Compare(b.ID) })

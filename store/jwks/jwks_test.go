@@ -206,14 +206,14 @@ func TestBackOff(t *testing.T) {
 	var pauses []time.Duration
 	for range 12 {
 		s.asking = true
-		term.take(answer{of: normal.KeySource{URI: "u"}, err: errors.New("no")}, at)
+		term.applyAnswer(answer{of: normal.KeySource{URI: "u"}, err: errors.New("no")}, at)
 		pauses = append(pauses, s.due.Sub(at))
 	}
 	if pauses[0] < firstRetry*9/10 || pauses[0] > firstRetry*11/10 || pauses[3] < pauses[0]*4 || pauses[11] < lastRetry*9/10 || pauses[11] > lastRetry*11/10 || pauses[10] == pauses[11] {
 		t.Error(pauses)
 	}
 	s.asking = true
-	term.take(answer{of: normal.KeySource{URI: "u"}, keys: "K"}, at)
+	term.applyAnswer(answer{of: normal.KeySource{URI: "u"}, keys: "K"}, at)
 	if got := s.due.Sub(at); s.failed != 0 || got < Refresh*9/10 || got > Refresh*11/10 {
 		t.Error(got)
 	}

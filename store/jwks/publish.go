@@ -14,10 +14,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// folder is where key sets are in etcd, each below the hash of its source.
+// folder is the folder of key sets in etcd, each below the hash of its source.
 const folder = "fetched/"
 
-// storedTogether is how many key sets one transaction writes: each is at most mostKept.
+// storedTogether is the number of key sets in one transaction. Each has at most mostKept bytes.
 const storedTogether = 16
 
 // stored is one key set in etcd.
@@ -31,7 +31,7 @@ func pathOf(of normal.KeySource) string {
 	return folder + hex.EncodeToString(hash[:16])
 }
 
-// load reads what is stored, and tries until it can; false: the context has ended.
+// load reads the stored key sets, and retries until it succeeds; false if the context ends first.
 func (t *term) load(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		blobs, _, err := t.store.Blobs(ctx, folder, 0)
@@ -55,8 +55,8 @@ func (t *term) load(ctx context.Context) bool {
 	return false
 }
 
-// publish stores what was fetched, where that is another than what is stored, and emits it to the ingester. Keys are of use once they are stored: another leader
-// knows them then. The source has emitted everything with what was stored: nobody waits for servers.
+// publish stores new keys in etcd and then emits them to the ingester, so that another leader knows every key in use.
+// The first publish after Need is whole also emits Synced: it does not wait for servers.
 func (t *term) publish(ctx context.Context) error {
 	if err := t.save(ctx); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (t *term) publish(ctx context.Context) error {
 	return nil
 }
 
-// save writes to etcd what differs there. What is needed no more goes once it is known what is needed.
+// save writes the differences to etcd. It deletes unnecessary key sets once Need is whole.
 func (t *term) save(ctx context.Context) error {
 	blobs := t.store.FencedBlobs(t.epoch, storedTogether)
 	for of := range t.changed {
@@ -84,7 +84,7 @@ func (t *term) save(ctx context.Context) error {
 		if keys == t.stored[of] {
 			continue
 		}
-		var raw []byte // none: it is deleted
+		var raw []byte // nil deletes the key set
 		if keys != "" {
 			var err error
 			if raw, err = json.Marshal(stored{of.String(), keys}); err != nil {
@@ -103,7 +103,7 @@ func (t *term) save(ctx context.Context) error {
 	return blobs.Flush(ctx)
 }
 
-// events are what the ingester is to get and has not got yet.
+// events returns the events that the ingester has not received yet.
 func (t *term) events() (events []object.Event) {
 	for of := range t.changed {
 		s := t.sources[of]
@@ -113,7 +113,7 @@ func (t *term) events() (events []object.Event) {
 		before, now := t.emitted[of], map[object.ID]string{}
 		for _, id := range s.ids {
 			made, err := normal.NewKeys(id, s.keys, s.reason())
-			if err != nil || s.keys == "" && s.wrong == nil { // texts have no error; nobody has answered
+			if err != nil || s.keys == "" && s.wrong == nil { // strings always encode; no response has come
 				continue
 			}
 			if now[id] = string(made.JSON); now[id] != before[id] {

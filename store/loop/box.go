@@ -1,7 +1,7 @@
-// Package loop holds what every loop needs: a box that merges what its reader has not fetched yet, a group that runs loops together, and
-// a Yielder, with which a loop that computes for long lets others go first.
+// Package loop holds the common parts of loops: a box that merges values that its reader has not received yet, a group
+// that runs loops together, and a Yielder, with which a long computation lets other goroutines run.
 //
-// Owns: nothing.  Reads: nothing of ours.  Never: drops what was put; grows with what was put.
+// Owns: nothing. Reads: nothing of ours. Never: drops a value; grows with the number of values.
 package loop
 
 import (
@@ -9,22 +9,23 @@ import (
 	"sync"
 )
 
-// Box hands values from any number of writers to one reader. It holds at most one value: what is put while another waits
-// is merged with it, so a writer never blocks and memory does not grow with the reader's delay.
+// Box passes values from any number of writers to one reader. It holds one value at most and merges later ones into it.
+// So writers never block, and memory does not grow with the reader's delay.
 type Box[T any] struct {
-	mu    sync.Mutex // merge is called under it and must not touch the box
+	mu    sync.Mutex // merge is called under it and must not use the box
 	merge func(waiting, next T) T
 	value T
 	full  bool
 	ready chan struct{}
 }
 
-// NewBox makes an empty box. merge joins what is waiting with what was put after it; its result must say all that both say.
+// NewBox returns an empty box. merge joins the waiting value with the next one; its result must contain the information
+// of both.
 func NewBox[T any](merge func(waiting, next T) T) *Box[T] {
 	return &Box[T]{merge: merge, ready: make(chan struct{}, 1)}
 }
 
-// Put adds a value, joining it with what is waiting. It does not block.
+// Put adds a value, merged with a waiting one. It does not block.
 func (b *Box[T]) Put(value T) {
 	b.mu.Lock()
 	if b.full {
@@ -38,10 +39,11 @@ func (b *Box[T]) Put(value T) {
 	}
 }
 
-// Ready receives once after the box became full; then Take. It may also receive when the box is empty again.
+// Ready returns a channel that receives once after the box became full. The reader then calls Take. The channel may
+// also receive while the box is empty again.
 func (b *Box[T]) Ready() <-chan struct{} { return b.ready }
 
-// Take empties the box; false where it was empty.
+// Take empties the box; false if it was empty.
 func (b *Box[T]) Take() (T, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +53,7 @@ func (b *Box[T]) Take() (T, bool) {
 	return value, full
 }
 
-// Get waits for a value and takes it; the error is the context's.
+// Get waits for a value and takes it. The error is the context's.
 func (b *Box[T]) Get(ctx context.Context) (T, error) {
 	for {
 		if value, ok := b.Take(); ok {

@@ -8,17 +8,18 @@ import (
 	"sync"
 )
 
-// Task is one loop: it runs until the context ends, or until it cannot go on.
+// Task is one loop. It runs until the context ends or the loop fails.
 type Task struct {
 	Name string
 	Run  func(context.Context) error
 }
 
-// ErrPanic is in the error of a task that panicked.
+// ErrPanic is wrapped by the error of a task that panicked.
 var ErrPanic = errors.New("panic")
 
-// Run runs tasks together until all have returned. The first that fails, panics, or returns while the context lives ends
-// the others, and Run returns why, naming it. A task that returns because the context ended is no failure: nil.
+// Run runs tasks concurrently until all have returned. The first task that fails, panics, or returns before the context
+// ends also ends the others, and Run returns its error, with its name. It returns nil if all tasks returned because the
+// context ended.
 func Run(ctx context.Context, tasks ...Task) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -44,7 +45,7 @@ func Run(ctx context.Context, tasks ...Task) error {
 	return first
 }
 
-// protect turns a panic into an error that carries the stack.
+// protect turns a panic into an error with the stack.
 func protect(ctx context.Context, task Task) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

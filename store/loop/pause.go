@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pause waits for d, or until ctx ends: the error is the context's then, else nil.
+// Pause waits for d or until ctx ends. It returns the context's error in the second case, otherwise nil.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -5,19 +5,21 @@ import (
 	"time"
 )
 
-// yieldAfter is how long a goroutine computes between two yields: short beside Go's own ten milliseconds, long beside what a yield costs.
+// yieldAfter is the computing time between two yields. It is short beside Go's own ten milliseconds, and long beside
+// the cost of a yield.
 const yieldAfter = time.Millisecond / 2
 
-// Yielder lets the other goroutines of the process go first, now and then, where one computes for long. Go takes the processor from a
-// goroutine that does not give it up only after ten milliseconds (forcePreemptNS in the runtime's proc.go). A change of endpoints passes
-// some fifteen goroutines from the watch of etcd to the socket, and would wait for so long at each of them on a machine whose processors
-// are all busy with parsing, normalising and planning. What is computed does not depend on it. It belongs to one goroutine at a time.
-type Yielder struct{ began time.Time } // when it began to compute, or yielded last
+// Yielder lets other goroutines run during a long computation. Go itself preempts a goroutine only after ten
+// milliseconds (forcePreemptNS in the runtime's proc.go). A change of endpoints passes about fifteen goroutines from
+// the watch of etcd to the socket. If all processors are busy with parsing, normalising and planning, it could wait ten
+// milliseconds at each of them. Yields do not change results. One goroutine at a time may use a Yielder.
+type Yielder struct{ began time.Time } // the beginning, or the last yield
 
-// NewYielder is for work that begins now: what takes less than half a millisecond is done without a yield.
+// NewYielder returns a Yielder for a computation that begins now. Computations below half a millisecond never yield.
 func NewYielder() Yielder { return Yielder{time.Now()} }
 
-// Yield is called between two pieces of the work; it returns at once where little time has passed since others last went first.
+// Yield is called between two pieces of the computation. It returns immediately unless the last yield is half a
+// millisecond ago.
 func (y *Yielder) Yield() {
 	if time.Since(y.began) >= yieldAfter {
 		runtime.Gosched()

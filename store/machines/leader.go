@@ -9,36 +9,39 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// WorkloadEntries is where WorkloadEntries of machines are: in Kubernetes, or, where the configuration comes from files alone, records.
+// WorkloadEntries stores the WorkloadEntries of machines: in Kubernetes, or as records if the configuration comes from
+// files alone.
 type WorkloadEntries interface {
-	// Want says what is wanted of each entry, all of them.
+	// Want sets the target states of all entries.
 	Want(all map[Name]Wanted)
-	// There is which entries were registered, as far as is known, and a channel that is closed when that changes.
+	// There returns the known registered entries, and a channel that is closed when they change.
 	There() ([]WorkloadEntry, <-chan struct{})
 }
 
-// DefaultGrace is for how long an entry stays that no machine is behind.
+// DefaultGrace is how long an entry stays without a connected machine.
 const DefaultGrace = 10 * time.Second
 
-// tick is how often it is looked whether anything is to be decided, though nothing changed.
+// tick is the longest pause between two decisions without changes.
 const tick = 10 * time.Second
 
-// StepsApart is the least time between two decisions, each of which looks at all machines: what machines of one account do, who come and go, costs as much however many others there are.
+// StepsApart is the least time between two decisions. Each decision reads all machines, so frequent changes of one
+// account must not multiply its cost.
 const StepsApart = 200 * time.Millisecond
 
-// maxProblems is how many machines are named that have no entry.
+// maxProblems bounds the machines in problems.
 const maxProblems = 50
 
-// Leader has entries be what the replicas report. Its methods may be called from any goroutine.
+// Leader keeps the entries in accordance with the replicas' reports. Its methods may be called from any goroutine.
 type Leader struct {
 	Grace time.Duration
-	// OwnOnly: of entries that somebody wrote the health cannot be kept, because they are in files; a problem names the machine.
+	// OwnOnly means that the health of entries written by users cannot be stored, because they are in files. A problem
+	// names such machines.
 	OwnOnly  bool
 	Log      *slog.Logger
 	problems atomic.Pointer[[]Problem]
 }
 
-// Problems are those of the term that this process leads in.
+// Problems returns the problems of the present term.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -46,7 +49,7 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// Run is one term: until ctx ends. Its error is that the folder cannot be followed at all.
+// Run is one term. It returns when ctx ends. An error means that the folder cannot be followed.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntries) error {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {
@@ -55,7 +58,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntri
 	defer l.problems.Store(nil)
 	registry := NewRegistry(l.Grace)
 	read, reports := Reports[Machine]{Of: func(m Machine) Machine { return m }, Log: l.Log}, []Machine(nil)
-	known := false // what the replicas report; before that nothing is decided
+	known := false // the replicas' reports were read; no decision is made before
 	var decided time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()

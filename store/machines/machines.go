@@ -1,8 +1,10 @@
-// Package machines decides which WorkloadEntries exist for machines that register themselves (WorkloadGroups, Istio's auto-registration):
-// replicas report in registrations/ which machines are connected to them, and the leader decides from these reports.
+// Package machines decides which WorkloadEntries exist for machines that register themselves (WorkloadGroups, Istio's
+// auto-registration). Replicas report their connected machines in registrations/, and the leader decides from these
+// reports.
 //
-// Owns: since when each entry has no connected machine; the form of a report.  Reads: registrations/, by store/kv; which entries exist, from
-// the writer.  Never: decides by a clock of another process; who may register (push/machines); writes to Kubernetes (store/status).
+// Owns: since when each entry has had no connected machine; the form of a report. Reads: registrations/, by store/kv;
+// the existing entries, from the writer. Never: uses the clock of another process; decides who may register
+// (push/machines); writes to Kubernetes (store/status).
 package machines
 
 import (
@@ -14,29 +16,32 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Annotations that istiod gives to WorkloadEntries (istio.io/istio, pilot/pkg/autoregistration/internal/state).
+// Annotations that istiod sets on WorkloadEntries (istio.io/istio, pilot/pkg/autoregistration/internal/state).
 const (
-	GroupAnnotation          = "istio.io/autoRegistrationGroup" // the WorkloadGroup that it was made of
-	ControllerAnnotation     = "istio.io/workloadController"    // the replica that the machine is, or was last, connected to
+	GroupAnnotation          = "istio.io/autoRegistrationGroup" // the WorkloadGroup from which the entry was made
+	ControllerAnnotation     = "istio.io/workloadController"    // the replica that serves, or last served, the machine
 	ConnectedAtAnnotation    = "istio.io/connectedAt"
 	DisconnectedAtAnnotation = "istio.io/disconnectedAt"
 	HealthCheckAnnotation    = "proxy.istio.io/health-checks-enabled"
 )
 
-// Folder is where replicas report. It is not named after the package: mirrors would watch it (kv.Families).
+// Folder is the folder of the replicas' reports. Its name sorts after records/, because mirrors would otherwise watch
+// it (kv.Families).
 const Folder = "registrations/"
 
-// Bounds of what one client can make others keep.
+// Bounds of the data that one client can cause.
 const (
 	MostOfAccount = 1000     // WorkloadEntries of one service account, connected or within the grace
 	MaxReport     = 64 << 10 // bytes of one machine's report
-	MaxMessage    = 512      // bytes of what an agent says about health
-	// MostOfCredential is how many of an account's one credential has at most: a quarter, as of what else credentials share (push/budget). It is
-	// the same however many there are, so what one process lets in another one does, in whatever order machines come to it.
+	MaxMessage    = 512      // bytes of an agent's message about health
+	// MostOfCredential bounds the entries of one credential of an account: a quarter, as for everything else that
+	// credentials share (push/budget). It does not depend on the number of credentials, so all processes decide alike, in
+	// whatever order machines connect.
 	MostOfCredential = MostOfAccount / 4
 )
 
-// Full says why a service account may not have one more machine, by a credential by which it has some; empty: it may.
+// Full returns why a service account may not have one more machine, given its number of machines and the number of
+// those with the same credential; empty if it may.
 func Full(ofAccount, ofCredential int) string {
 	switch {
 	case ofAccount >= MostOfAccount:
@@ -48,65 +53,68 @@ func Full(ofAccount, ofCredential int) string {
 	return ""
 }
 
-// Name is of a WorkloadEntry.
+// Name identifies a WorkloadEntry.
 type Name struct{ Namespace, Name string }
 
-// String is namespace/name.
+// String returns "namespace/name", for messages.
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
 
-// Machine is one machine, as the replica that it is connected to reports it.
+// Machine is a replica's report of one of its machines.
 type Machine struct {
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`    // of its WorkloadEntry
-	Account   string `json:"account"` // service account that it has proved to be of
-	// Credential is a digest of what it has proved that by, equal for a token and for what was issued for that; empty: a replica of an older
-	// version reports it, and nothing is compared.
+	Name      string `json:"name"`    // of the WorkloadEntry
+	Account   string `json:"account"` // service account that the machine has proved
+	// Credential is a digest of the credential that proved the account. It is equal for a token and for a certificate that
+	// was issued for that token. Replicas of older versions leave it empty, and nothing is compared then.
 	Credential string `json:"credential,omitempty"`
-	// Group is the WorkloadGroup that its entry is made of; empty: the entry is somebody else's, and its health alone is followed.
+	// Group is the WorkloadGroup from which the entry is made. If it is empty, a user wrote the entry, and only its health
+	// is reported.
 	Group       string                      `json:"group,omitempty"`
-	Labels      map[string]string           `json:"labels,omitempty"`      // of the entry, as an object
-	Annotations map[string]string           `json:"annotations,omitempty"` // the same, without those above
-	Checked     bool                        `json:"checked,omitempty"`     // its agent reports its health
-	Spec        *networkingv1.WorkloadEntry `json:"spec,omitempty"`        // nil where there is no Group
-	// Taken is whose its address has become since it was registered, a Pod's or a Service's: it has no entry as long as that is so. Empty: it is its own.
+	Labels      map[string]string           `json:"labels,omitempty"`      // of the entry's metadata
+	Annotations map[string]string           `json:"annotations,omitempty"` // of the entry's metadata, without those above
+	Checked     bool                        `json:"checked,omitempty"`     // the agent reports health
+	Spec        *networkingv1.WorkloadEntry `json:"spec,omitempty"`        // nil without a Group
+	// Taken names the Pod or Service that has got the machine's address since it registered. Meanwhile the machine has no
+	// entry. Empty: the address is the machine's.
 	Taken     string    `json:"taken,omitempty"`
 	Replica   string    `json:"replica"`
 	Connected time.Time `json:"connected"`
-	// Disconnected is when its last stream ended; zero: it is connected. Replicas report that for as long as the grace.
+	// Disconnected is the end of the machine's last stream; zero while it is connected. Replicas report disconnected
+	// machines during the grace.
 	Disconnected time.Time `json:"disconnected,omitzero"`
-	Health       *Health   `json:"health,omitempty"` // nil: its agent has reported nothing on this connection
+	Health       *Health   `json:"health,omitempty"` // nil: no report on this connection
 }
 
-// Health is what an agent reported last.
+// Health is the last report of an agent.
 type Health struct {
 	Healthy bool      `json:"healthy"`
-	Message string    `json:"message,omitempty"` // why it is not healthy
+	Message string    `json:"message,omitempty"` // why the machine is not healthy
 	At      time.Time `json:"at"`
 }
 
-// ID names its WorkloadEntry.
+// ID returns the name of the WorkloadEntry.
 func (m Machine) ID() Name { return Name{m.Namespace, m.Name} }
 
-// Holder is who a WorkloadEntry is of, while its machine is connected.
+// Holder is the proven identity behind a WorkloadEntry while its machine is connected.
 type Holder struct{ Account, Credential string }
 
-// Holder is who has proved to be the machine.
+// Holder returns the machine's proven identity.
 func (m Machine) Holder() Holder { return Holder{m.Account, m.Credential} }
 
-// Is says whether two are the same, as far as is known.
+// Is reports whether two holders are the same. Empty credentials, of older replicas, match all.
 func (h Holder) Is(o Holder) bool {
 	return h.Account == o.Account && (h.Credential == o.Credential || h.Credential == "" || o.Credential == "")
 }
 
-// Meet says whether two networks may be one: a network that is not named may be any.
+// Meet reports whether two networks may be the same. An empty name may stand for any network.
 func Meet(a, b string) bool { return a == b || a == "" || b == "" }
 
-// Held says why a machine does not take over a WorkloadEntry: it has not shown what its holder has.
+// Held returns why a machine does not replace the holder of a WorkloadEntry: it has another identity.
 func Held(name Name, by Holder) string {
 	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential", name, by.Account)
 }
 
-// Encode is the form in etcd. An error: it is larger than MaxReport.
+// Encode returns the form in etcd. An error means that the report exceeds MaxReport.
 func (m Machine) Encode() ([]byte, error) {
 	raw, err := json.Marshal(m)
 	if err == nil && len(raw) > MaxReport {
@@ -115,7 +123,7 @@ func (m Machine) Encode() ([]byte, error) {
 	return raw, err
 }
 
-// Decode is the inverse of Encode. What lacks a name, or an entry to be made without one, is an error.
+// Decode is the inverse of Encode. A report without a name, or with a Group and no Spec, is an error.
 func Decode(raw []byte) (m Machine, err error) {
 	if len(raw) > MaxReport {
 		return m, fmt.Errorf("%d bytes, at most %d are read", len(raw), MaxReport)
@@ -129,13 +137,14 @@ func Decode(raw []byte) (m Machine, err error) {
 	return m, nil
 }
 
-// Path is where a process reports a machine: each its own, so that nobody overwrites another's report.
+// Path returns the key of a process's report about a machine. Each process has keys of its own, so no report overwrites
+// another's.
 func (m Machine) Path(process string) string {
 	return Folder + process + "/" + m.Namespace + "/" + m.Name
 }
 
-// EntryName is the name of the WorkloadEntry that istiod gives to a machine: GROUP-ADDRESS, with -NETWORK where it has one; of more than 253
-// bytes the last (pilot/pkg/autoregistration, autoregisteredWorkloadEntryName).
+// EntryName returns the name that istiod gives to a machine's WorkloadEntry: GROUP-ADDRESS, with -NETWORK if it has
+// one, cut to the last 253 bytes (pilot/pkg/autoregistration, autoregisteredWorkloadEntryName).
 func EntryName(group, address, network string) string {
 	name := group + "-" + strings.ReplaceAll(address, ":", "-")
 	if network != "" {

@@ -10,11 +10,11 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Origin is that of the objects that Objects emits.
+// Origin returns the origin of the objects that Objects emits.
 func Origin() origin.Origin { return origin.New("", origin.Machines) }
 
-// Objects has WorkloadEntries of machines in the store where the configuration comes from files alone: it is a source of the ingester. Of
-// entries that are in files it can say nothing: their health stays as the file has it. One goroutine uses it, for one term.
+// Objects stores WorkloadEntries of machines as a source of the ingester, if the configuration comes from files alone.
+// It cannot change entries that are in files: their health stays as in the file. One goroutine uses it, for one term.
 type Objects struct {
 	Emit    func([]object.Event)
 	emitted map[Name]string // JSON
@@ -29,10 +29,10 @@ func (o *Objects) There() (all []WorkloadEntry, changed <-chan struct{}) {
 	for name := range o.emitted {
 		all = append(all, WorkloadEntry{name, o.of[name]})
 	}
-	return all, nil // only Want changes it
+	return all, nil // only Want changes the entries
 }
 
-// Want implements WorkloadEntries. With the first call the source has emitted everything.
+// Want implements WorkloadEntries. The first call also emits Synced.
 func (o *Objects) Want(all map[Name]Wanted) {
 	if o.emitted == nil {
 		o.emitted, o.of = map[Name]string{}, map[Name]string{}
@@ -44,7 +44,7 @@ func (o *Objects) Want(all map[Name]Wanted) {
 			continue
 		}
 		made, err := w.Machine.object()
-		if err != nil { // it was read from JSON
+		if err != nil { // unreachable: the spec was parsed from JSON
 			continue
 		}
 		if o.emitted[name] != string(made.JSON) {
@@ -72,7 +72,7 @@ func idOf(name Name) object.ID {
 	return object.ID{Origin: Origin(), Group: "networking.istio.io", Kind: "WorkloadEntry", Namespace: name.Namespace, Name: name.Name}
 }
 
-// object is the WorkloadEntry of a machine, without times: what is the same has the same content.
+// object returns the WorkloadEntry of a machine. It has no times, so unchanged machines have equal content.
 func (m *Machine) object() (*object.Object, error) {
 	annotations := m.EntryAnnotations()
 	whole := map[string]any{"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "spec": m.Spec,
@@ -89,7 +89,7 @@ func (m *Machine) object() (*object.Object, error) {
 		m.ID().String()}, nil
 }
 
-// EntryAnnotations are those of a WorkloadEntry that is made for the machine.
+// EntryAnnotations returns the annotations of a WorkloadEntry that is made for the machine.
 func (m *Machine) EntryAnnotations() map[string]string {
 	all := maps.Clone(m.Annotations)
 	if all == nil {
@@ -102,10 +102,10 @@ func (m *Machine) EntryAnnotations() map[string]string {
 	return all
 }
 
-// Healthy is the type of the condition that says whether a machine is healthy, as istiod's.
+// Healthy is the type of the condition with a machine's health, as in istiod.
 const Healthy = "Healthy"
 
-// Status is that of the condition.
+// Status returns the status of the condition.
 func (h *Health) Status() string {
 	if h.Healthy {
 		return "True"

@@ -8,50 +8,50 @@ import (
 	"time"
 )
 
-// WorkloadEntry is one that was registered before, as it is there.
+// WorkloadEntry is an existing entry that was registered before.
 type WorkloadEntry struct {
 	Name
 	Account string
 }
 
-// Wanted is what should be of one WorkloadEntry.
+// Wanted is the target state of one WorkloadEntry.
 type Wanted struct {
-	// Machine is the one that is, or was last, connected; nil: this process knows none, only the entry.
+	// Machine is the machine that is, or was last, connected; nil if this process knows only the entry.
 	Machine *Machine
-	// Disconnected is when this process noticed that the machine is not connected; zero: it is.
+	// Disconnected is when this process noticed that the machine is not connected; zero while it is.
 	Disconnected time.Time
-	// Gone: the grace has passed without the machine.
+	// Gone means that the grace has passed without the machine.
 	Gone bool
 }
 
-// Problem is why a machine has no WorkloadEntry, or its health is not kept.
+// Problem is the reason why a machine has no WorkloadEntry, or its health is not stored.
 type Problem struct {
 	Machine
 	Message string
 }
 
-// Registry decides which WorkloadEntries there are. It is the leader's, for one term: it asks no clock and nobody; a new one begins each grace
-// again. Times are compared with those of the same process only, so machines and replicas whose clocks differ do no harm. Not safe for
-// concurrent use.
+// Registry decides which WorkloadEntries exist. The leader makes a new one for each term, so each term starts every
+// grace again. It is pure: time is an argument. It compares only times of this process, so clocks of machines and
+// replicas may differ. It is not safe for concurrent use.
 type Registry struct {
 	grace time.Duration
 	known map[Name]*known
 }
 
-// known is an entry that a machine is, or was, behind.
+// known is an entry behind which a machine is or was.
 type known struct {
 	machine *Machine
 	account string
-	since   time.Time // no machine is connected; zero: one is
+	since   time.Time // when the last machine disconnected; zero while one is connected
 }
 
-// NewRegistry makes one that knows nothing. An entry goes when no machine was behind it for grace.
+// NewRegistry returns an empty Registry. An entry without a connected machine goes after grace.
 func NewRegistry(grace time.Duration) *Registry {
 	return &Registry{grace: grace, known: map[Name]*known{}}
 }
 
-// Step takes all reports of all replicas, and the entries that are there, and says what is wanted of each; what is Gone is said once entries
-// no longer have it. wait is how long that stays so if nothing changes; 0: for good.
+// Step returns the target states, given the reports of all replicas and the existing entries. An entry that is Gone
+// stays in the result until it no longer exists. wait is the time after which the result changes by itself; 0: never.
 func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry) (all map[Name]Wanted, problems []Problem,
 	wait time.Duration) {
 	for _, e := range there {
@@ -85,7 +85,7 @@ func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry)
 		if k.since.IsZero() && (m == nil || !m.Disconnected.IsZero()) {
 			k.since = now
 		}
-		if lost[name] { // without the grace: requests for somebody else's service would go to who has the address now
+		if lost[name] { // without grace: requests for the machine's service would reach the new owner of the address
 			k.since = now.Add(-r.grace)
 		}
 		w := Wanted{Machine: k.machine, Disconnected: k.since}
@@ -104,7 +104,7 @@ func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry)
 	return all, problems, wait
 }
 
-// withoutTaken leaves out machines whose address is somebody else's by now, and names them.
+// withoutTaken removes machines whose address now belongs to another object, and reports them.
 func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Problem) {
 	lost = map[Name]bool{}
 	for _, name := range slices.SortedFunc(maps.Keys(machines), compareNames) {
@@ -118,9 +118,9 @@ func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Pr
 	return lost, problems
 }
 
-// latest has one report of each machine: of two that of the newer connection, and one of a machine that is connected before others. Two
-// replicas report one machine while it moves; the older connection ends, and then its report goes. Who does not hold the entry does not take it
-// over: they are a problem. Replicas refuse that before, as far as they know (push/machines).
+// latest returns one report of each machine. Connected machines precede disconnected ones, and newer connections
+// precede older ones: while a machine moves two replicas report it, until the older connection ends. A machine that is
+// not the entry's holder becomes a problem. Replicas refuse such machines too, as far as they know (push/machines).
 func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 	out, held := map[Name]*Machine{}, map[Name]Holder{}
 	for _, m := range reports {
@@ -147,8 +147,8 @@ func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 	return out, problems
 }
 
-// first says whether a is before b where they are not the same machine, and neither is known to hold the entry: after another process has begun to
-// lead, or after its holder has left.
+// first reports whether a precedes b if they are different machines and neither is the known holder of the entry: after
+// a change of leader, or after the holder has left.
 func first(a, b *Machine) bool {
 	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
 		return a.Disconnected.IsZero()
@@ -166,8 +166,9 @@ func newer(a, b *Machine) int {
 	return cmp.Or(a.Connected.Compare(b.Connected), -cmp.Compare(a.Replica, b.Replica))
 }
 
-// admitted leaves out machines that claim the address of another one, and those of a service account that has too many. Who is known stays.
-// Replicas refuse both before, as far as they know (push/machines): two may let in one each at the same time.
+// admitted removes machines that claim another machine's address, and those beyond the bounds of a service account.
+// Known machines stay. Replicas refuse both too, as far as they know (push/machines), but two replicas may each admit
+// one at the same time.
 func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Problem) {
 	type account struct{ namespace, name string }
 	type credential struct {

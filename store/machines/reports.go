@@ -9,22 +9,22 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Reports reads what replicas report, each report once, and keeps of each what Of takes of it. One goroutine uses it.
+// Reports decodes the replicas' reports, each once, and keeps the result of Of for each. One goroutine uses it.
 type Reports[T any] struct {
 	Of     func(Machine) T
-	Except string // reports of this process are left out; empty: of none
+	Except string // a process whose reports are left out; empty: no process
 	Log    *slog.Logger
 	read   map[string]reported[T] // by path
 }
 
-// reported is what one blob says.
+// reported is the content of one blob.
 type reported[T any] struct {
 	revision int64
 	of       T
 	bad      bool
 }
 
-// Read takes in the folder as it is now. What cannot be read is logged once.
+// Read returns the results for the present content of the folder. An invalid report is logged once.
 func (r *Reports[T]) Read(folder kv.Folder) []T {
 	next, all := make(map[string]reported[T], len(folder.Blobs)), make([]T, 0, len(folder.Blobs))
 	for _, blob := range folder.Blobs {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// levels are the words of Istio's levels (istio: pkg/log, --log_output_level), and warning, which Envoy says for warn. Of Navarch nothing is fatal
-// or above.
+// levels maps the names of Istio's levels (istio: pkg/log, --log_output_level) and Envoy's warning. Navarch logs
+// nothing at fatal or above.
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
 	"error": slog.LevelError, "fatal": fatal, "none": none}
 
-// Level reads the least level of log lines as Istio's components do (istio: pkg/log, --log_output_level): one level, or several with commas between
-// them, each as SCOPE:LEVEL. It is for programs with one scope: that of default, or of a level without a scope, counts, the last of several; that of all
-// counts before it, and info is the level where neither is said. scopes are the others, sorted, whose levels have no effect. The error names the part that is
-// no level.
+// Level parses the least level of log lines in the form of Istio's components (istio: pkg/log, --log_output_level): one
+// level, or several SCOPE:LEVEL with commas between them. It is for programs with one scope, and returns the last level
+// of scope default or without a scope. A level for all takes precedence, and info is the default. scopes lists the
+// other scopes, sorted, whose levels have no effect. The error names the part that is not a level.
 func Level(text string) (level slog.Level, scopes []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package obs names what Navarch shows of itself: keys of log lines, metrics and their labels, all in one place. It also samples
-// log lines that clients bring about, and reads their least level.
+// Package obs names everything that Navarch shows of itself, in one place: keys of log lines, metrics and their labels.
+// It also samples log lines that clients can cause, and parses log levels.
 //
-// Owns: the metrics registry.  Reads: nothing of ours.  Never: a label per proxy, key material.
+// Owns: the metrics registry. Reads: nothing of ours. Never: a label per proxy, key material.
 package obs
 
 import (
@@ -29,17 +29,17 @@ const (
 	KeyPeer     = "peer"     // network address of a client
 	KeyNode     = "node"     // id of an Envoy node
 	KeyIdentity = "identity" // SPIFFE ID
-	// keyCause is why a client was refused; one of a few.
+	// keyCause is the cause of a refusal, one of a few.
 	keyCause = "cause"
-	// keySuppressed is how many lines of the same cause were not written.
+	// keySuppressed is the number of lines of the same cause that were not written.
 	keySuppressed = "suppressed"
-	KeyObjects    = "objects" // the objects of a change; those that a resource was made of, the likeliest cause first
+	KeyObjects    = "objects" // the objects of a change; the objects that a resource was made from, the likeliest cause first
 	KeyTook       = "took"
 
-	KeyChanges      = "changes"      // of configuration, in one line
+	KeyChanges      = "changes"      // of configuration, all in one line
 	KeyBuilt        = "built"        // resources, by type
-	KeyProxies      = "proxies"      // whose configuration differs because of a change
-	KeyAcknowledged = "acknowledged" // proxies that have acknowledged it
+	KeyProxies      = "proxies"      // number of proxies whose configuration a change affects
+	KeyAcknowledged = "acknowledged" // number of proxies that have acknowledged it
 	KeyResponses    = "responses"    // acknowledged, by type
 
 	KeyProblem  = "problem"
@@ -47,16 +47,16 @@ const (
 	KeyAnalyzer = "analyzer" // Istio's code for the same
 	KeyApplies  = "applies"  // the object applies in spite of its problem
 	KeyLines    = "lines"
-	KeyRemoval  = "removal" // its ID
-	KeyRecords  = "records" // how many
+	KeyRemoval  = "removal" // the ID of the removal
+	KeyRecords  = "records" // number of records
 	KeyKind     = "kind"    // of records
 	KeyKinds    = "kinds"
-	KeySaid     = "said"  // how many records the head says there are
+	KeySaid     = "said"  // number of records according to the head
 	KeyKnown    = "known" // whether this build knows the kind
 	KeyNames    = "names" // the first ones
 
 	KeyReason = "reason"
-	KeyUser   = "user" // of a process on this machine, as the kernel says
+	KeyUser   = "user" // of a process on this machine, from the kernel
 	KeyPID    = "pid"
 
 	KeyPlace = "place" // function and line of our code
@@ -76,14 +76,14 @@ const (
 const (
 	KeyView       = "view"
 	KeyEnvoys     = "envoy"      // versions of Envoy that it is withheld from
-	KeyIdentities = "identities" // that refused it, distinct ones
+	KeyIdentities = "identities" // number of distinct identities that refused it
 	KeyFirst      = "first_refusal"
 	KeyLast       = "last_refusal"
-	KeyRetry      = "retry" // when the next one is
+	KeyRetry      = "retry" // the time of the next retry
 	KeyBecause    = "because"
 )
 
-// Version is what /version and pilot_info say; set by the linker.
+// Version is the version in /version and pilot_info, set by the linker.
 var Version = "dev"
 
 var registry = prometheus.NewRegistry()
@@ -305,7 +305,8 @@ var (
 type rejects struct{ CDS, EDS, LDS, RDS *prometheus.CounterVec }
 
 func init() {
-	// Beside Go's usual metrics go_gc_heap_live_bytes: what the last collection found in use, without what has become garbage since.
+	// In addition to Go's usual metrics go_gc_heap_live_bytes: the bytes that the last collection found in use, without
+	// later garbage.
 	live := collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)})
 	registry.MustRegister(collectors.NewGoCollector(live), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	Info.WithLabelValues(Version).Set(1)
@@ -317,7 +318,7 @@ func Handler() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
-// Platform is the operating system and architecture, for /version.
+// Platform returns the operating system and architecture, for /version.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
 func counter(name, help string) prometheus.Counter {

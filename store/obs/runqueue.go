@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// RunQueue reads how long goroutines that could run wait for a processor (runtime/metrics, /sched/latencies). Where that is
-// long, the machine is full, whoever fills it. The zero value is ready; one goroutine may use it.
+// RunQueue measures how long runnable goroutines wait for a processor (runtime/metrics, /sched/latencies). Long waits
+// mean that the machine is full, whichever process fills it. The zero value is ready. One goroutine may use it.
 type RunQueue struct {
 	sample [1]metrics.Sample
 	before []uint64
 }
 
-// Since is what a share of the goroutines that became runnable since the last call waited less than, .99: all but the slowest
-// hundredth. It is the lower bound of the histogram's bucket; 0: none waited, or it is not known.
+// Since returns a quantile of the waits since the last call: share .99 returns the wait of all but the slowest
+// hundredth. The result is the lower bound of the histogram's bucket; 0 if nothing waited or the metric is missing.
 func (q *RunQueue) Since(share float64) time.Duration {
 	q.sample[0].Name = "/sched/latencies:seconds"
 	metrics.Read(q.sample[:])
@@ -24,7 +24,7 @@ func (q *RunQueue) Since(share float64) time.Duration {
 	return q.take(share, h.Counts, h.Buckets)
 }
 
-// take is Since, of a histogram that only grows; the bounds of its buckets are in seconds.
+// take computes Since from a histogram that only grows. Bounds are in seconds.
 func (q *RunQueue) take(share float64, counts []uint64, bounds []float64) (wait time.Duration) {
 	if len(q.before) != len(counts) {
 		q.before = make([]uint64, len(counts))

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Sampled writes warnings that clients bring about, so that no number of clients fills the log. The first line of a cause is
-// written at once. Of those that follow within SampleInterval one is written at its end, with the number of the others
-// (keySuppressed); and so on, while more come. The lines of a cause and the numbers in them add up to the events. Causes do not
-// hide each other. Safe for concurrent use.
+// Sampled writes warnings that clients can cause, so that no number of clients fills the log. The first line of a cause
+// is written immediately. Of the lines that follow within SampleInterval, one is written at its end, with the number of
+// the others (keySuppressed), and so on while more lines come. The lines of a cause and the numbers in them add up to
+// the events. Causes do not hide each other. It is safe for concurrent use.
 type Sampled struct {
 	log *slog.Logger
 
@@ -19,30 +19,30 @@ type Sampled struct {
 	causes map[sampledCause]*sample
 }
 
-// SampleInterval is the least time between two lines of one cause, beside the first.
+// SampleInterval is the least time between two lines of one cause after the first.
 const SampleInterval = 30 * time.Second
 
-// maxSampled bounds the causes that are told apart; what is beyond is one cause.
+// maxSampled bounds the causes that are distinguished; all further ones share one cause.
 const maxSampled = 64
 
-// maxSampledText is how much of a text is written, bytes: texts are the clients'.
+// maxSampledText is the number of bytes of a text that are written: clients choose the texts.
 const maxSampledText = 512
 
 type sampledCause struct{ message, cause string }
 
-// sample is what one cause has waiting for the end of the interval.
+// sample holds the events of one cause that wait for the end of the interval.
 type sample struct {
 	args  []any // of the first event of the interval; nil: there was none
 	count int
 }
 
-// NewSampled writes to log.
+// NewSampled returns a Sampled that writes to log.
 func NewSampled(log *slog.Logger) *Sampled {
 	return &Sampled{log: log, causes: map[sampledCause]*sample{}}
 }
 
-// Warn writes a line, or counts it. message and cause are constants or of a set that clients cannot enlarge; what clients say
-// is in args, keys and values as slog has them, of which texts are cut.
+// Warn writes or counts a line. message and cause are constants, or of a set that clients cannot enlarge. Texts of
+// clients are in args, which are keys and values in the form of slog; they are cut.
 func (s *Sampled) Warn(message, cause string, args ...any) {
 	key := sampledCause{message, cause}
 	s.mu.Lock()
@@ -64,7 +64,7 @@ func (s *Sampled) Warn(message, cause string, args ...any) {
 	s.mu.Unlock()
 }
 
-// flush ends an interval. A cause of which nothing came is forgotten: its next line is written at once.
+// flush ends an interval. A cause without events is forgotten, so that its next line is written immediately.
 func (s *Sampled) flush(key sampledCause) {
 	s.mu.Lock()
 	waiting := *s.causes[key]
@@ -89,7 +89,7 @@ func (s *Sampled) write(key sampledCause, args []any, suppressed int) {
 	s.log.Log(context.Background(), slog.LevelWarn, key.message, args...)
 }
 
-// cut copies what is to be written later: bounded, and nothing of it a client's.
+// cut copies the arguments of a later line, bounded and without references to a client's memory.
 func cut(args []any) []any {
 	out := make([]any, len(args), len(args)+4)
 	for i, arg := range args {

@@ -30,8 +30,9 @@ type Scope struct {
 	first       slog.Level
 }
 
-// NewLevels parses the levels that a process starts with, in the form of Level. A scope without a level of its own has that of default, and a level of all
-// counts before every other. unknown lists the scopes that do not exist, sorted; their levels have no effect. The error names the part that is no level.
+// NewLevels parses the initial levels in the form of Level. A scope without a level of its own has that of default, and
+// a level for all takes precedence over every other. unknown lists the scopes that do not exist, sorted; their levels
+// have no effect. The error names the part that is not a level.
 func NewLevels(text string) (l *Levels, unknown []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {
@@ -61,7 +62,7 @@ func NewLevels(text string) (l *Levels, unknown []string, err error) {
 // All returns the scopes, sorted by name. The caller must not change the slice.
 func (l *Levels) All() []*Scope { return l.scopes }
 
-// Find returns the scope of a name; nil: there is none.
+// Find returns the scope of a name; nil if there is no such scope.
 func (l *Levels) Find(name string) *Scope {
 	if i := slices.IndexFunc(l.scopes, func(s *Scope) bool { return s.Name == name }); i >= 0 {
 		return l.scopes[i]
@@ -69,7 +70,8 @@ func (l *Levels) Find(name string) *Scope {
 	return nil
 }
 
-// Handler returns a handler that passes the lines of scope default to next. Scoped derives the handlers of other scopes from it.
+// Handler returns a handler that passes lines of scope default to next. Scoped derives the handlers of other scopes
+// from it.
 func (l *Levels) Handler(next slog.Handler) slog.Handler {
 	return scoped{Handler: next, levels: l, scope: l.Find(ScopeDefault)}
 }
@@ -79,7 +81,7 @@ func (s *Scope) Level() string {
 	return cmp.Or(levelWords[s.level.Level()], "none")
 }
 
-// Set changes the level of the scope. The error names a word that is no level.
+// Set changes the level of the scope. The error names a word that is not a level.
 func (s *Scope) Set(word string) error {
 	level, known := levels[strings.ToLower(word)]
 	if !known {
@@ -89,11 +91,11 @@ func (s *Scope) Set(word string) error {
 	return nil
 }
 
-// Reset gives the scope the level that it had at the start.
+// Reset restores the level of the start.
 func (s *Scope) Reset() { s.level.Set(s.first) }
 
-// Scoped returns a logger whose lines belong to a scope, and name it at their end. The logger is returned as it is where its handler is of no Levels, or the scope does
-// not exist.
+// Scoped returns a logger whose lines belong to a scope and name it at their end. If the logger's handler is not from
+// Levels, or the scope does not exist, it returns log itself.
 func Scoped(log *slog.Logger, scope string) *slog.Logger {
 	h, is := log.Handler().(scoped)
 	if !is {

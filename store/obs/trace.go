@@ -15,27 +15,27 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracer writes spans of what becomes of one revision of the store, from the event that caused it to the ACKs of proxies.
-// All processes put them into one trace without telling each other: its id, and that of its first span, are hashes of the
-// mesh, the etcd cluster and the revision. A nil Tracer does nothing and costs nothing. Safe for concurrent use.
+// Tracer writes spans about one revision of the store, from the event that caused it to the ACKs of proxies. All
+// processes write into one trace without communication: the ids of the trace and of its first span are hashes of the
+// mesh, the etcd cluster and the revision. A nil Tracer does nothing. It is safe for concurrent use.
 type Tracer struct {
 	mesh     string
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
-	cluster  atomic.Uint64 // of etcd; 0: not known yet, nothing is traced
+	cluster  atomic.Uint64 // of etcd; 0: unknown, and nothing is traced
 
 	mu     sync.Mutex // a leaf
 	pushes map[int64]int
 	order  []int64
 }
 
-// Bounds of the spans for single responses: the first of a revision are written, of so many revisions at once.
+// Bounds of the spans of single responses: the first maxPushes of a revision, of maxRevisions revisions at a time.
 const (
 	maxPushes    = 64
 	maxRevisions = 256
 )
 
-// NewTracer makes a tracer that hands its spans to a processor. name is this process's.
+// NewTracer returns a Tracer that passes its spans to a processor. name is this process's.
 func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	t := &Tracer{mesh: mesh, pushes: map[int64]int{}}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor), sdktrace.WithIDGenerator(ids{}),
@@ -45,13 +45,13 @@ func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	return t
 }
 
-// Begin names the etcd cluster whose revisions are traced; what happened before is not.
+// Begin sets the etcd cluster whose revisions are traced. Earlier events are not traced.
 func (t *Tracer) Begin(cluster uint64) { t.cluster.Store(cluster) }
 
-// Close hands on the spans that wait. An error: the exporter has not taken them before ctx ends.
+// Close flushes the waiting spans. An error means that the exporter has not accepted them before ctx ended.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Committed is the trace's first span, from the event to the commit, and below it that of the commit itself.
+// Committed writes the trace's first span, from the event to the commit, and below it the span of the commit.
 func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, deletes int) {
 	if !t.on() {
 		return
@@ -65,21 +65,21 @@ func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, d
 	span.End(trace.WithTimestamp(done))
 }
 
-// Mirrored is from the commit to the snapshot of this replica.
+// Mirrored writes the span from the commit to this replica's snapshot.
 func (t *Tracer) Mirrored(revision int64, committed, done time.Time, edits int) {
 	if t.on() {
 		t.span("mirror", revision, committed, done, attribute.Int("edits", edits))
 	}
 }
 
-// Planned is one plan, of all that waited up to this revision.
+// Planned writes the span of one plan over all changes up to this revision.
 func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edits, moved int) {
 	if t.on() {
 		t.span("plan", revision, began, done, attribute.String("lane", lane), attribute.Int("edits", edits), attribute.Int("proxies", moved))
 	}
 }
 
-// Acknowledged is one response, from sending it to its ACK. Only the first of a revision are written.
+// Acknowledged writes the span of one response, from sending it to its ACK, for the first responses of a revision.
 func (t *Tracer) Acknowledged(revision int64, typ, proxy string, sent, acked time.Time) {
 	if t.on() && t.counts(revision) {
 		t.span("push", revision, sent, acked, attribute.String(KeyType, typ), attribute.String(KeyProxy, proxy))
@@ -88,7 +88,7 @@ func (t *Tracer) Acknowledged(revision int64, typ, proxy string, sent, acked tim
 
 func (t *Tracer) on() bool { return t != nil && t.cluster.Load() != 0 }
 
-// counts says whether one more response of a revision is written.
+// counts reports whether one more response of a revision is written.
 func (t *Tracer) counts(revision int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,11 +112,11 @@ func (t *Tracer) span(name string, revision int64, began, done time.Time, attrib
 	span.End(trace.WithTimestamp(done))
 }
 
-// root is the id of a revision's trace and of its first span.
+// root returns the ids of a revision's trace and of its first span.
 func (t *Tracer) root(revision int64) (sum [24]byte, traceID trace.TraceID, spanID trace.SpanID) {
 	h := sha256.New()
 	h.Write([]byte(t.mesh))
-	var numbers [17]byte // a zero after the name
+	var numbers [17]byte // a zero separates the name from the numbers
 	binary.BigEndian.PutUint64(numbers[1:], t.cluster.Load())
 	binary.BigEndian.PutUint64(numbers[9:], uint64(revision))
 	h.Write(numbers[:])
@@ -126,7 +126,7 @@ func (t *Tracer) root(revision int64) (sum [24]byte, traceID trace.TraceID, span
 	return sum, traceID, spanID
 }
 
-// ids gives a first span the ids that root has found, and others random ones.
+// ids gives a first span the ids of root, and other spans random ones.
 type ids struct{}
 
 type rootKey struct{}

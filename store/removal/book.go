@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Hold is one removal that is held, as it is shown and stored.
+// Hold is one held removal, in the form that is shown and stored.
 type Hold struct {
-	ID        string         `json:"id"` // by which an operator accepts it; another one once more objects are held with these
+	ID        string         `json:"id"` // an operator accepts the removal by it; it changes when more objects are held together
 	Cluster   string         `json:"cluster,omitempty"`
-	Source    string         `json:"source,omitempty"` // of the origin, see origin.Origin
+	Source    string         `json:"source,omitempty"` // of the origin (origin.Origin)
 	Group     string         `json:"group,omitempty"`
 	Kind      string         `json:"kind,omitempty"`      // empty: all kinds
 	Namespace string         `json:"namespace,omitempty"` // empty: all namespaces
@@ -26,12 +26,12 @@ type Hold struct {
 	Since     time.Time      `json:"since"` // when the last of the objects was held
 	Count     int            `json:"count"`
 	Kinds     map[string]int `json:"kinds"`           // objects by kind
-	Names     []string       `json:"names,omitempty"` // of the first objects, as object.ID has them
-	Waits     bool           `json:"waits"`           // for an operator's word: it does not end by itself
-	Ends      time.Time      `json:"ends,omitzero"`   // when it ends by itself; zero: it does not
+	Names     []string       `json:"names,omitempty"` // the first objects, in the form of object.ID
+	Waits     bool           `json:"waits"`           // only an operator ends the removal
+	Ends      time.Time      `json:"ends,omitzero"`   // end without an operator; zero: it does not end by itself
 }
 
-// Bounds of what is shown of one removal.
+// Bounds of a Hold's texts.
 const (
 	mostNames = 200
 	mostText  = 256 // bytes of a name
@@ -42,7 +42,7 @@ func (h Hold) Scope() Scope {
 	return Scope{object.ID{Origin: origin.New(h.Cluster, h.Source), Group: h.Group, Kind: h.Kind, Namespace: h.Namespace}, h.Why}
 }
 
-// Message says what is held, why, and what ends it.
+// Message states the held objects, the reason, and how the removal ends.
 func (h Hold) Message() string {
 	ends := "navarchctl removals accept " + h.ID + " lets them go"
 	if !h.Ends.IsZero() {
@@ -51,7 +51,7 @@ func (h Hold) Message() string {
 	return fmt.Sprintf("%d objects (%s) %s: they are held as they were. Put them back; or %s", h.Count, h.KindCounts(), h.Why, ends)
 }
 
-// KindCounts lists the kinds of the objects and their numbers.
+// KindCounts lists the kinds of the objects and their numbers, as text.
 func (h Hold) KindCounts() string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(h.Kinds)) {
@@ -60,9 +60,9 @@ func (h Hold) KindCounts() string {
 	return strings.Join(parts, ", ")
 }
 
-// Book lists the removals that one leader holds.
+// Book holds the removals of one leader.
 type Book struct {
-	after time.Duration // for which a removal is held that does not wait; 0: all wait
+	after time.Duration // how long a removal is held if it does not wait for an operator; 0: all wait
 	holds map[Scope]*hold
 	of    map[object.ID]*hold // by held object
 }
@@ -73,11 +73,11 @@ type hold struct {
 	since time.Time
 	waits bool
 	ids   map[object.ID]bool
-	was   map[object.ID]bool // ids before the comparison; nil: they are not known, whatever the scope covers was held
+	was   map[object.ID]bool // ids before the comparison; nil: unknown, so the whole scope counts as held
 }
 
-// NewBook holds nothing. after is for how long a removal is held that does not wait for an operator's word; 0: until it is accepted. stored are the
-// removals that the leader before held: what they cover stays held (Keep).
+// NewBook returns a Book with the removals that the previous leader stored: objects in their scopes stay held (Keep).
+// after is how long a removal is held if it does not wait for an operator; 0: until it is accepted.
 func NewBook(after time.Duration, stored []Hold) *Book {
 	b := &Book{after: after, holds: map[Scope]*hold{}, of: map[object.ID]*hold{}}
 	for _, s := range stored {
@@ -89,10 +89,10 @@ func NewBook(after time.Duration, stored []Hold) *Book {
 // Has reports whether the removal of an object is held.
 func (b *Book) Has(id object.ID) bool { return b.of[id] != nil }
 
-// Objects are all that are held, in order.
+// Objects lists all held objects, in order.
 func (b *Book) Objects() []object.ID { return slices.SortedFunc(maps.Keys(b.of), object.ID.Compare) }
 
-// Add holds objects. everything reports whether nothing else of their kind is left.
+// Add holds objects. everything reports whether no other object of a kind is left.
 func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kind object.ID) bool) {
 	for scope, ids := range held {
 		h := b.holds[scope]
@@ -111,8 +111,8 @@ func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kin
 	}
 }
 
-// Begin begins a comparison with what is stored: objects that the sources have are held on, others are looked at again (Keep). End ends it: what
-// holds nothing then is over.
+// Begin starts a comparison with the stored records. Objects that exist in the sources (there) stay held, and the
+// others must be confirmed by Keep. End finishes the comparison.
 func (b *Book) Begin(there func(object.ID) bool) {
 	for _, h := range b.holds {
 		if len(h.ids) > 0 {
@@ -127,7 +127,7 @@ func (b *Book) Begin(there func(object.ID) bool) {
 	}
 }
 
-// Keep holds an object that was held before, by this leader or the one before, and reports whether it was.
+// Keep holds an object again that this leader or its predecessor held, and reports whether it did.
 func (b *Book) Keep(id object.ID) bool {
 	for scope, h := range b.holds {
 		if scope.Covers(id) && !Never(id) && (h.was == nil || h.was[id]) {
@@ -138,7 +138,7 @@ func (b *Book) Keep(id object.ID) bool {
 	return false
 }
 
-// End drops removals that hold nothing.
+// End drops removals without objects.
 func (b *Book) End() {
 	for scope, h := range b.holds {
 		if len(h.ids) == 0 {
@@ -149,7 +149,7 @@ func (b *Book) End() {
 	}
 }
 
-// Back ends the hold of an object: it is there again, or is gone for certain.
+// Back ends the hold of an object that exists again or is certainly gone.
 func (b *Book) Back(id object.ID) {
 	if h := b.of[id]; h != nil {
 		delete(b.of, id)
@@ -159,7 +159,7 @@ func (b *Book) Back(id object.ID) {
 	}
 }
 
-// Take ends a removal by its ID and returns it with its objects, in order; false: none has the ID.
+// Take ends the removal with an ID and returns it with its objects, in order; false if there is no such removal.
 func (b *Book) Take(id string) (Hold, []object.ID, bool) {
 	for _, h := range b.holds {
 		if h.id == id && id != "" {
@@ -173,7 +173,7 @@ func (b *Book) Take(id string) (Hold, []object.ID, bool) {
 	return Hold{}, nil, false
 }
 
-// Holds are the removals, the oldest first.
+// Holds lists the removals, the oldest first.
 func (b *Book) Holds() []Hold {
 	all := make([]Hold, 0, len(b.holds))
 	for _, h := range b.holds {
@@ -183,7 +183,7 @@ func (b *Book) Holds() []Hold {
 	return all
 }
 
-// rename gives a removal the ID of exactly these objects, at this time.
+// rename derives the removal's ID from its reason, time and objects.
 func (h *hold) rename() {
 	sum := sha256.New()
 	fmt.Fprintln(sum, h.scope.Why, h.since.UnixNano())
@@ -209,7 +209,7 @@ func (b *Book) shown(h *hold) Hold {
 	return s
 }
 
-// clip cuts foreign text, between two characters.
+// clip cuts a foreign text between two characters.
 func clip(s string) string {
 	if len(s) > mostText {
 		s = s[:mostText]

@@ -1,13 +1,14 @@
-// Package removal decides which objects that are gone are removed at once, and which removals are held: the records stay until the objects are
-// back, an operator accepts the removal, or its time is over.
+// Package removal decides which vanished objects are removed at once, and which removals are held. Records of a held
+// removal stay until the objects are back, an operator accepts the removal, or its time is over.
 //
-// What an API server says is obeyed: a DELETE event, and a complete list that is no older than what was seen. Held is what nobody deleted: the
-// definition of a kind goes, a list goes back in time, a kind cannot be listed, no Secret names a cluster any more. A folder of files says less,
-// so there the amount counts, in each namespace for itself: one tenant's removals hold no other's. Secrets, ReferenceGrants and RBAC are never held,
-// because what they grant has to end at once.
+// The API server is believed: a DELETE event, and a complete list that is no older than the state seen before. Objects
+// are held if they vanish without a deletion: the definition of their kind is removed, a list goes back in time, a kind
+// cannot be listed, or no Secret names their cluster any more. A folder of files is less reliable, so its losses are
+// held by amount, in each namespace separately: one tenant's removals hold no other's. Secrets, ReferenceGrants and
+// RBAC are never held, because the rights that they grant must end at once.
 //
-// Owns: what vanished from folders lately (Memory), and what is held (Book); both belong to one goroutine.  Reads: store/object, store/origin.
-// Never: a clock, a file, a socket.
+// Owns: recent losses of folders (Memory), and held removals (Book); both belong to one goroutine. Reads: store/object,
+// store/origin. Never: a clock, a file, a socket.
 package removal
 
 import (
@@ -17,22 +18,23 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// The thresholds of folders.
+// Thresholds for losses in folders.
 const (
-	minimum = 4 // objects of a kind in a namespace, or namespaces with a kind, from which on more than half are held
-	// objects of a kind in a namespace from which on losses are added up: fewer are removed by hand, one after the other
+	minimum = 4 // objects of a kind in a namespace, or namespaces with a kind: from this number on, a loss of more than half is held
+	// sumFrom is the number of objects of a kind in a namespace from which on losses are added up. Smaller populations may
+	// be removed by hand, one object after the other.
 	sumFrom = 20
-	sumFor  = 10 * time.Minute // for how long losses are added up
+	sumFor  = 10 * time.Minute // how long losses are added up
 )
 
-// Loss is one object that is gone.
+// Loss is one object that has vanished.
 type Loss struct {
 	ID  object.ID
 	Why object.Why
 }
 
-// Scope names what is held together: the objects of an origin, of one kind, in one namespace. An empty Kind or Namespace stands for all, and Name is
-// empty.
+// Scope names the objects that are held together: those of an origin, a kind and a namespace. An empty Kind or
+// Namespace stands for all, and Name is empty.
 type Scope struct {
 	Of  object.ID
 	Why object.Why
@@ -53,7 +55,7 @@ func Never(id object.ID) bool {
 	return false
 }
 
-// Policy reports whether an object decides who may talk to whom: its removal waits for an operator's word.
+// Policy reports whether an object is a policy. Its removal waits for an operator.
 func Policy(id object.ID) bool {
 	switch id.Kind {
 	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
@@ -62,15 +64,16 @@ func Policy(id object.ID) bool {
 	return false
 }
 
-// Population is the kind and namespace of an object, KindOf the kind alone.
+// Population returns the kind and namespace of an object.
 func Population(id object.ID) object.ID { id.Name = ""; return id }
 
-// KindOf is the kind of an object in its origin.
+// KindOf returns the kind of an object in its origin.
 func KindOf(id object.ID) object.ID {
 	return object.ID{Origin: id.Origin, Group: id.Group, Kind: id.Kind}
 }
 
-// Memory counts the objects that each population of a folder had before the first of them vanished within sumFor. The zero Memory is ready.
+// Memory holds, for each population of a folder, its size before the first loss within sumFor. The zero Memory is
+// ready.
 type Memory struct{ peaks map[object.ID]peak }
 
 type peak struct {
@@ -81,7 +84,7 @@ type peak struct {
 // Sizes counts the objects of each Population.
 type Sizes struct{ Before, After map[object.ID]int }
 
-// SelectHeld returns the losses that are held, by scope. sizes is called only where the amount counts.
+// SelectHeld returns the losses to hold, by scope. It calls sizes only for losses in folders.
 func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
 	held := map[Scope][]object.ID{}
 	var missing []object.ID
@@ -102,8 +105,8 @@ func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map
 	return held
 }
 
-// folder judges what is missing in folders: everything of an origin; more than half of a kind in a namespace; a kind in more than half of its
-// namespaces. What went with its Namespace object is explained by it.
+// folder selects the losses in folders to hold: all objects of an origin; more than half of a kind in a namespace; a
+// kind in more than half of its namespaces. Objects that vanished together with their Namespace object are removed.
 func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map[Scope][]object.ID) {
 	left := map[origin.Origin]int{}
 	for of, n := range sizes.After {
@@ -113,7 +116,7 @@ func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map
 		was := max(m.before(at, of), sizes.Before[of])
 		return was >= minimum && 2*sizes.After[of] < was
 	}
-	gone := map[object.ID]bool{} // Namespaces that explain the end of their objects
+	gone := map[object.ID]bool{} // removed Namespaces, which explain the removal of their objects
 	for _, id := range missing {
 		gone[id] = id.Kind == "Namespace" && id.Group == "" && !most(Population(id))
 	}
@@ -159,7 +162,7 @@ func widely(sizes Sizes, explained func(object.ID) bool) map[object.ID]bool {
 	return kinds
 }
 
-// before is how many objects a population had before the first of them vanished lately.
+// before returns the size of a population before its first recent loss; 0 without one.
 func (m *Memory) before(at time.Time, of object.ID) int {
 	if p, is := m.peaks[of]; is && at.Sub(p.at) < sumFor {
 		return p.size
@@ -167,7 +170,7 @@ func (m *Memory) before(at time.Time, of object.ID) int {
 	return 0
 }
 
-// note remembers a loss that was let go. What is too old to count is dropped.
+// note stores the size of a population before a loss that is not held. It drops entries that are too old.
 func (m *Memory) note(at time.Time, of object.ID, had int) {
 	if had < sumFrom || m.before(at, of) > 0 {
 		return

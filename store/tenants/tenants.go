@@ -1,8 +1,8 @@
-// Package tenants lets every replica know which namespaces belong to one tenant: records do not hold the labels of namespaces, so the leader
-// writes what the ingester read of them to etcd, and all replicas follow it there.
+// Package tenants tells every replica which namespaces belong to one tenant. Records do not contain the labels of
+// namespaces, so the leader writes the labels that the ingester has read to etcd, and all replicas follow them there.
 //
-// Owns: tenants/labels in etcd (the leader), and what this process knows of it.  Reads: labels, from store/ingest.  Never: joins two
-// namespaces of which it does not know that they have one label.
+// Owns: tenants/labels in etcd (the leader), and this process's copy. Reads: labels, from store/ingest. Never: joins
+// two namespaces without knowing that their label is equal.
 package tenants
 
 import (
@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Where the labels are in etcd.
+// Paths of the labels in etcd.
 const (
 	tenantsFolder = "tenants/"
 	tenantsPath   = tenantsFolder + "labels"
@@ -31,15 +31,15 @@ const (
 type Tenants struct {
 	mu      sync.Mutex // a leaf: guards what follows
 	raw     []byte
-	values  map[string]string // never changed
+	values  map[string]string // immutable
 	listed  bool
-	changed chan struct{} // closed and replaced when one of them changes
+	changed chan struct{} // closed and replaced at every change of the fields above
 }
 
-// New knows nothing yet.
+// New returns a Tenants without labels.
 func New() *Tenants { return &Tenants{changed: make(chan struct{})} }
 
-// Of names the tenant of a namespace; equal for all namespaces of one tenant.
+// Of returns the tenant of a namespace. It is equal for all namespaces of one tenant.
 func (t *Tenants) Of(namespace string) string {
 	name, _ := t.Find(namespace)
 	return name
@@ -58,7 +58,7 @@ func (t *Tenants) stored() (raw []byte, listed bool, changed <-chan struct{}) {
 	return t.raw, t.listed, t.changed
 }
 
-// take reads what the leader wrote. What cannot be read leaves what was known; a leader writes it again.
+// take stores the labels that the leader wrote. Invalid content leaves the previous labels; a leader will replace it.
 func (t *Tenants) take(f kv.Folder) (err error) {
 	var raw []byte
 	for _, blob := range f.Blobs {
@@ -80,7 +80,8 @@ func (t *Tenants) take(f kv.Folder) (err error) {
 	return err
 }
 
-// Follow keeps them as etcd says, until the context ends; while etcd is away what was known stays. An error is a store that is closed.
+// Follow updates the labels from etcd until the context ends. While etcd is away the last labels stay. An error means
+// that the store is closed.
 func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	folders, err := store.Follow(ctx, tenantsFolder)
 	if err != nil {
@@ -94,12 +95,13 @@ func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger)
 	return nil
 }
 
-// Labels is what is known of the namespaces' labels, by namespace, and a channel that is closed when that changes; nil: not known yet.
+// Labels returns the tenant labels by namespace, and a channel that is closed at the next change. nil labels are not
+// known yet.
 type Labels interface {
 	Tenants() (labels map[string]string, changed <-chan struct{})
 }
 
-// Lead writes, while this process leads, what differs from what etcd says. It returns when ctx ends or another process leads.
+// Lead writes changed labels to etcd while this process leads. It returns when ctx ends or another process leads.
 func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()

@@ -1,7 +1,8 @@
-// Package turns does work for many hosts, a bounded amount at a time and the hosts in turn, so that a host which asks for much does not keep
-// others waiting. What a host asks for may be of several parts, such as tenants behind one client, which have that host's turns in turn (leaf).
+// Package turns bounds concurrent work for many hosts. Hosts alternate, so that one host with many requests does not
+// delay the others. The requests of a host may be of several parts, such as tenants behind one client. The parts
+// alternate within their host's turns.
 //
-// Owns: whose turn is next.  Reads: nothing.  Never: believes what a client says.
+// Owns: the order of turns. Reads: nothing. Never: trusts a client's statement.
 package turns
 
 import (
@@ -11,26 +12,26 @@ import (
 	"sync"
 )
 
-// Line gives turns: hosts have theirs one after the other, in each host its parts, and what is of one part in the order in which it came.
-// Safe for concurrent use.
+// Line grants turns. Hosts alternate, within a host its parts alternate, and the requests of one part are served in the
+// order of their arrival. It is safe for concurrent use.
 type Line struct {
 	perHost, perPart int
 
 	mu      sync.Mutex // a leaf
 	free    int
 	waiting int
-	running map[netip.Prefix]int // turns that each host has
-	parts   map[part]int         // turns that each part of a host has
+	running map[netip.Prefix]int // turns in use by each host
+	parts   map[part]int         // turns in use by each part of a host
 	hosts   map[netip.Prefix]*list.Element
-	order   list.List // of *queue, that whose turn is next first; none is empty
+	order   list.List // of *queue, the next host first; no queue is empty
 }
 
-// Turn says whose a turn is.
+// Turn identifies the owner and the priority of a turn.
 type Turn struct {
 	Host  netip.Prefix // remote.Host
-	Part  string       // of the host; empty: it has no parts
-	First bool         // before what waits of the same part
-	Ahead bool         // before other hosts that are not
+	Part  string       // of the host; empty for hosts without parts
+	First bool         // precedes waiting requests of the same part
+	Ahead bool         // precedes hosts that are not ahead
 }
 
 type part struct {
@@ -40,24 +41,25 @@ type part struct {
 
 func (t Turn) part() part { return part{t.Host, t.Part} }
 
-// queue is what waits of one host.
+// queue holds the waiting requests of one host.
 type queue struct {
 	host  netip.Prefix
 	ahead bool
 	parts map[string]*list.Element
-	order list.List // of *row, that whose turn is next first; none is empty
+	order list.List // of *row, the next part first; no row is empty
 }
 
-// row has the waiting turns of one part.
+// row holds the waiting requests of one part.
 type row struct {
 	name string
-	wait list.List // of chan struct{}, closed when its turn has come
+	wait list.List // of chan struct{}, closed when the turn is granted
 }
 
-// New lets atOnce have a turn at once, of these perHost of one host; 0: one for each processor, and as many as there are.
+// New returns a Line with atOnce concurrent turns, at most perHost of them for one host. atOnce 0 stands for the number
+// of processors, perHost 0 for atOnce.
 func New(atOnce, perHost int) *Line { return NewOfParts(atOnce, perHost, 0) }
 
-// NewOfParts is New with a bound for what one part of a host has at once; 0: as many as the host.
+// NewOfParts is New with a bound for the concurrent turns of one part of a host. perPart 0 stands for perHost.
 func NewOfParts(atOnce, perHost, perPart int) *Line {
 	if atOnce == 0 {
 		atOnce = runtime.GOMAXPROCS(0)
@@ -72,7 +74,8 @@ func NewOfParts(atOnce, perHost, perPart int) *Line {
 		hosts: map[netip.Prefix]*list.Element{}}
 }
 
-// Enter waits for a turn of a host, which Leave ends, until gone is closed: false. first: it goes before what waits of the same host.
+// Enter waits for a turn of a host, which Leave ends. It returns false if gone is closed first. With first it precedes
+// waiting requests of the same host.
 func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 	return l.EnterAs(Turn{Host: host, First: first}, gone)
 }
@@ -80,7 +83,7 @@ func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 // Leave ends a turn of a host.
 func (l *Line) Leave(host netip.Prefix) { l.LeaveAs(Turn{Host: host}) }
 
-// EnterAs waits for a turn, which LeaveAs ends, until gone is closed: false.
+// EnterAs waits for a turn, which LeaveAs ends. It returns false if gone is closed first.
 func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	l.mu.Lock()
 	if l.free > 0 && l.room(t.part()) {
@@ -99,7 +102,7 @@ func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-turn: // it came first
+	case <-turn: // the turn was granted at the same time
 		l.end(t.part())
 	default:
 		own.wait.Remove(place)
@@ -116,14 +119,14 @@ func (l *Line) LeaveAs(t Turn) {
 	l.end(t.part())
 }
 
-// Waiting is how many wait for a turn.
+// Waiting returns the number of waiting requests.
 func (l *Line) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.waiting
 }
 
-// wait puts a turn into the row of its part. Called with the lock held.
+// wait adds a request to the row of its part. The caller holds the lock.
 func (l *Line) wait(t Turn, turn chan struct{}) (*row, *list.Element) {
 	at := l.hosts[t.Host]
 	if at == nil {
@@ -145,17 +148,17 @@ func (l *Line) wait(t Turn, turn chan struct{}) (*row, *list.Element) {
 	return own, own.wait.PushBack(turn)
 }
 
-// room says whether a part may have one more turn. Called with the lock held.
+// room reports whether a part may have one more turn. The caller holds the lock.
 func (l *Line) room(p part) bool { return l.running[p.host] < l.perHost && l.parts[p] < l.perPart }
 
-// begin takes a turn that is free. Called with the lock held.
+// begin occupies a free turn. The caller holds the lock.
 func (l *Line) begin(p part) {
 	l.free--
 	l.running[p.host]++
 	l.parts[p]++
 }
 
-// end gives a turn back, and to whoever is next. Called with the lock held.
+// end frees a turn and grants it to the next request. The caller holds the lock.
 func (l *Line) end(p part) {
 	l.free++
 	if l.running[p.host]--; l.running[p.host] == 0 {
@@ -169,7 +172,8 @@ func (l *Line) end(p part) {
 	}
 }
 
-// next gives the turn that is free to the next of the hosts that are ahead, or of all. Called with the lock held.
+// next grants the free turn to the next host, with ahead only to hosts that are ahead. It reports whether it did. The
+// caller holds the lock.
 func (l *Line) next(ahead bool) bool {
 	for at := l.order.Front(); at != nil; at = at.Next() {
 		q := at.Value.(*queue)
@@ -194,7 +198,7 @@ func (l *Line) next(ahead bool) bool {
 	return false
 }
 
-// tidy forgets a part of which nobody waits, and its host with the last one. Called with the lock held.
+// tidy removes a part without waiting requests, and its host if it was the last part. The caller holds the lock.
 func (l *Line) tidy(p part, own *row) {
 	if own.wait.Len() > 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// overrides are what a Pod's author wrote of containers that templates draw, too: annotation proxy.istio.io/overrides.
+// overrides are the author's settings for containers that templates also draw (annotation proxy.istio.io/overrides).
 type overrides struct {
 	Containers     []corev1.Container `json:"containers,omitempty"`
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
@@ -25,7 +25,7 @@ func (o overrides) find(name string) *corev1.Container {
 	return nil
 }
 
-// injected is what an injection before has left in a Pod; its zero value: there was none.
+// injected is the trace of an earlier injection in a Pod. The zero value means that there was no injection.
 type injected struct {
 	there bool
 	names names
@@ -49,7 +49,8 @@ func injectedBefore(pod *corev1.Pod) (injected, error) {
 	return b, nil
 }
 
-// undo gives a Pod back its own probes and annotations of Prometheus, which are now the agent's. Containers stay: others may have changed them since.
+// undo restores a Pod's own probes and Prometheus annotations, which the injection redirected to the agent. Containers
+// stay, because others may have changed them since.
 func (b injected) undo(pod *corev1.Pod) {
 	if !b.there {
 		return
@@ -60,7 +61,7 @@ func (b injected) undo(pod *corev1.Pod) {
 	}
 }
 
-// takeEnv removes a variable; it gives its value.
+// takeEnv removes a variable from a container and returns its value.
 func takeEnv(c *corev1.Container, name string) string {
 	for i := range c.Env {
 		if c.Env[i].Name == name {
@@ -72,8 +73,8 @@ func takeEnv(c *corev1.Container, name string) string {
 	return ""
 }
 
-// written is a Pod, after undo, as its author wrote it: without the containers that templates have drawn, and with the author's part of them. A
-// proxy's container is among the containers, wherever the templates had it.
+// written returns a Pod, after undo, as its author wrote it: without the containers of templates, and with the author's
+// settings for them. The proxy's container is always among the containers, even if templates made it an init container.
 func (b injected) written(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	if b.there {

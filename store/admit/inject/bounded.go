@@ -10,12 +10,12 @@ import (
 	"text/template/parse"
 )
 
-// Bounds of one template, in amounts of work, which are the same on every machine.
+// Bounds of one template, as amounts of work that are equal on every machine.
 const (
-	maxOutput    = 1 << 20 // bytes: etcd takes no object of 1.5 MiB
-	maxSteps     = 200_000 // rounds of loops and calls of other templates
-	maxText      = 1 << 20 // bytes that one function gives
-	maxElements  = 100_000 // of a list or map that one function gives
+	maxOutput    = 1 << 20 // bytes: etcd accepts no object of 1.5 MiB
+	maxSteps     = 200_000 // iterations of loops and calls of other templates
+	maxText      = 1 << 20 // bytes in the result of one function
+	maxElements  = 100_000 // of a list or map in the result of one function
 	maxTemplates = 16      // of one Pod
 )
 
@@ -24,8 +24,8 @@ var (
 	errSteps  = fmt.Errorf("the template takes more than %d rounds of its loops and calls of other templates", maxSteps)
 )
 
-// parseTemplate makes a template whose every round of a loop and every call of another template writes something, be it an
-// empty text (mark): so bounded, which is written to, counts them.
+// parseTemplate parses a template and adds an empty text (mark) to each loop body and each template. So bounded, which
+// receives every text, counts iterations and calls.
 func parseTemplate(name, text string, funcs template.FuncMap) (*template.Template, error) {
 	t, err := template.New(name).Funcs(funcs).Parse(text)
 	if err != nil {
@@ -44,7 +44,7 @@ func mark(list *parse.ListNode) {
 	list.Nodes = append([]parse.Node{&parse.TextNode{NodeType: parse.NodeText, Pos: list.Pos}}, list.Nodes...)
 }
 
-// markLoops marks what loops repeat, below a list.
+// markLoops marks the bodies of all loops below a list.
 func markLoops(list *parse.ListNode) {
 	if list == nil {
 		return
@@ -65,7 +65,7 @@ func markLoops(list *parse.ListNode) {
 	}
 }
 
-// bounded takes what a template writes, up to the bounds, until the context ends.
+// bounded receives the output of a template, up to the bounds, until the context ends.
 type bounded struct {
 	bytes.Buffer
 	ctx   context.Context
@@ -90,7 +90,7 @@ var (
 	errLarge  = errors.New("its result is too large")
 )
 
-// limited makes functions fail whose result is so large that repeating them would need memory without end.
+// limited makes functions fail if their result is too large, so that repeated calls cannot use unbounded memory.
 func limited(all template.FuncMap) template.FuncMap {
 	out := template.FuncMap{}
 	for name, f := range all {
@@ -139,7 +139,8 @@ func tooLarge(v reflect.Value) bool {
 	}
 }
 
-// atMost makes a function of sprig fail before it makes something too large: count says of its arguments how large that will be.
+// atMost makes a function of sprig fail before it makes a large value. count returns the size of the result, given the
+// arguments.
 func atMost(f any, count func(args []reflect.Value) int) any {
 	v := reflect.ValueOf(f)
 	t := v.Type()

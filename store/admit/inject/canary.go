@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// canary is a revision of the control plane that a part of the workloads of this one is given to (values: sidecarInjectorWebhook.canary): their proxies ask the canary. Templates and
-// images stay those of this revision. Without it, or with a percentage of 0, nobody is; back comes who is created again.
+// canary is a revision of the control plane that serves a part of this revision's workloads (values:
+// sidecarInjectorWebhook.canary). The proxies of these workloads connect to the canary; templates and images stay those
+// of this revision. Without a canary, or with 0 percent, all workloads stay. Pods return when they are created again.
 type canary struct {
 	Revision string `json:"revision"`
 	Percent  int    `json:"percent"` // of the workloads, 0 to 100
@@ -27,15 +28,17 @@ func (c canary) check() error {
 	return nil
 }
 
-// takes says whether a workload is among those: a hash decides, so all of its Pods are, and whoever is at some percentage is at a larger one. Another canary has others.
+// takes reports whether a workload belongs to the canary. A hash decides, so all Pods of a workload are treated alike,
+// and a larger percentage keeps the workloads of a smaller one. Another canary gets other workloads.
 func (c canary) takes(namespace string, workload Owner) bool {
 	sum := fnv.New32a()
 	fmt.Fprintf(sum, "%s/%s/%s/%s", c.Revision, namespace, workload.Kind, workload.Name)
 	return int(sum.Sum32()%100) < c.Percent
 }
 
-// revisionOf is the revision whose control plane a Pod's proxy asks, and the configuration of that proxy. A Pod that names a revision itself stays, and one whose proxy
-// asks something else than a Service of this control plane: nobody knows what the canary's would be.
+// revisionOf returns the revision to which a Pod's proxy connects, and changes the proxy's configuration accordingly. A
+// Pod that names a revision itself stays. So does a Pod whose proxy connects to something else than a Service of this
+// control plane, because the canary's address is then unknown.
 func (s *Settings) revisionOf(pod *corev1.Pod, workload Owner, proxy *meshv1alpha1.ProxyConfig) string {
 	c := s.Config.values.SidecarInjectorWebhook.Canary
 	if _, named := pod.Labels[label.IoIstioRev.Name]; named || !c.takes(pod.Namespace, workload) {

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// checked are the annotations whose values end in rules of redirection or in fields of the Pod: one that is wrong refuses the Pod, by name and value.
-// (istio: pkg/kube/inject/validate.go)
+// checked maps the annotations that become rules of redirection or fields of the Pod to their checks. A wrong value
+// refuses the Pod (istio: pkg/kube/inject/validate.go). The error names annotation and value.
 var checked = map[string]func(string) error{
 	annotation.ProxyConfig.Name:                               isLight,
 	annotation.SidecarInterceptionMode.Name:                   isMode,
@@ -51,7 +51,7 @@ var checked = map[string]func(string) error{
 	annotation.SidecarRewriteAppHTTPProbers.Name:              isBool,
 }
 
-// checkAnnotations says everything that is wrong with annotations, in the order of their names.
+// checkAnnotations returns all faults in annotations, in the order of their names.
 func checkAnnotations(annotations map[string]string) error {
 	var bad []error
 	for _, name := range sorted(annotations) {
@@ -73,7 +73,7 @@ func orAll(check func(string) error) func(string) error {
 	}
 }
 
-// Bounds of a proxy's configuration as an annotation has it, before it is decoded.
+// Bounds of a proxy's configuration in an annotation, checked before it is decoded.
 const (
 	maxConfigText   = 32 << 10 // bytes
 	maxConfigValues = 8192
@@ -102,7 +102,7 @@ func isBool(v string) error {
 	return nil
 }
 
-// isLevel: navarch-agent and pilot-agent end where they are given a level that they do not know.
+// isLevel checks a log level: navarch-agent and pilot-agent exit if they do not know it.
 func isLevel(v string) error {
 	_, _, err := obs.Level(v)
 	return err
@@ -146,7 +146,7 @@ func isRanges(v string) error {
 	return nil
 }
 
-// isQuantity: an empty one counts for nothing.
+// isQuantity checks a quantity. An empty one has no effect.
 func isQuantity(v string) error {
 	if q, err := resource.ParseQuantity(v); v != "" && (err != nil || q.Sign() < 0) {
 		return fmt.Errorf("%.100q: want a quantity, as 100m or 128Mi", v)
@@ -154,7 +154,8 @@ func isQuantity(v string) error {
 	return nil
 }
 
-// interfaceName is narrower than the kernel's rule, which also takes signs that have a meaning to a shell (net/core/dev.c, dev_valid_name).
+// interfaceName is narrower than the kernel's rule, which also allows characters with a meaning to a shell
+// (net/core/dev.c, dev_valid_name).
 var interfaceName = regexp.MustCompile(`^[\w.@+-]{1,15}$`)
 
 func isInterfaces(v string) error {
@@ -166,7 +167,7 @@ func isInterfaces(v string) error {
 	return nil
 }
 
-// isObjects checks JSON objects of one type, by name or in a list, as the templates read them.
+// isObjects checks JSON objects of one type, in a map or in a list, as templates read them.
 func isObjects[T any](v string) error {
 	var list []*T
 	byName := map[string]*T{}

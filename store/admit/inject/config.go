@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is one ConfigMap istio-sidecar-injector[-rev] (keys config and values), parsed.
+// Config is the parsed content of a ConfigMap istio-sidecar-injector[-rev] (keys config and values).
 type Config struct {
 	Source string `json:"-"` // for messages: "ConfigMap istio-system/istio-sidecar-injector"
 
@@ -32,20 +32,20 @@ type Config struct {
 	values        values
 	allValues     map[string]any
 	overlays      *overlays
-	compliance    string // COMPLIANCE_POLICY, which proxies are handed
+	compliance    string // COMPLIANCE_POLICY, which is passed to proxies
 }
 
-// parsed is a template, or why it cannot be used: others of the same ConfigMap can.
+// parsed is a template, or the error that makes it unusable. Other templates of the ConfigMap stay usable.
 type parsed struct {
 	template *template.Template
 	err      error
 }
 
-// values are those of the key values that this package itself reads.
+// values are the parts of the key values that this package reads itself.
 type values struct {
 	Global struct {
 		Hub     string `json:"hub"`
-		Tag     any    `json:"tag"` // a number where nobody quotes it
+		Tag     any    `json:"tag"` // a number if it is not quoted
 		Variant string `json:"variant"`
 		Network string `json:"network"`
 		Logging struct {
@@ -71,8 +71,9 @@ type values struct {
 
 func (v values) holds() bool { return v.Global.Proxy.Hold }
 
-// ParseConfig reads the keys config and values of a ConfigMap. source names it in messages; env is what templates may read of the
-// environment, nil: nothing. A template that cannot be used is no error before a Pod asks for it: Problems has it.
+// ParseConfig parses the keys config and values of a ConfigMap. source is its name in messages. env returns the
+// environment variables that templates may read; nil: none. An unusable template is an error only for Pods that ask for
+// it (Problems). Errors: a key or a selector is invalid, a bound is exceeded, or a default template is unusable.
 func ParseConfig(source, config, valuesText string, env func(string) string) (*Config, error) {
 	c := &Config{Source: source, parsed: map[string]parsed{}, overlays: newOverlays()}
 	if err := yaml.Unmarshal([]byte(config), c); err != nil {
@@ -122,7 +123,7 @@ func ParseConfig(source, config, valuesText string, env func(string) string) (*C
 	return c, c.defaultsUsable()
 }
 
-// defaultsUsable says why Pods that name no template could not be injected.
+// defaultsUsable returns the errors of default templates.
 func (c *Config) defaultsUsable() error {
 	var bad []error
 	for _, name := range c.resolve(c.DefaultTemplates) {
@@ -133,7 +134,7 @@ func (c *Config) defaultsUsable() error {
 	return errors.Join(bad...)
 }
 
-// Problems says which templates cannot be used, in the order of their names.
+// Problems returns the errors of templates, in the order of their names.
 func (c *Config) Problems() (all []error) {
 	for _, name := range sorted(c.parsed) {
 		if err := c.parsed[name].err; err != nil {
@@ -143,7 +144,7 @@ func (c *Config) Problems() (all []error) {
 	return all
 }
 
-// blame says whose a template's error is. Lines in it are lines of the template's own text.
+// blame adds the template's name to its error. Line numbers refer to the template's text.
 func (c *Config) blame(name string, err error) error {
 	return fmt.Errorf("%s, key config, templates.%s: %w", c.Source, name, err)
 }
@@ -156,7 +157,8 @@ func (c *Config) template(name string) (*template.Template, error) {
 	return p.template, p.err
 }
 
-// templatesOf names the templates of a Pod: those of its annotation inject.istio.io/templates, else the default ones; aliases are resolved once.
+// templatesOf returns the templates of a Pod: those of its annotation inject.istio.io/templates, otherwise the default
+// ones. Aliases are resolved once.
 func (c *Config) templatesOf(annotations map[string]string) []string {
 	asked, there := annotations[annotation.InjectTemplates.Name]
 	if !there {

@@ -6,7 +6,7 @@ import (
 	"text/template"
 )
 
-// boundCounts has functions of sprig that make as much as a number says refuse large numbers, before they make it.
+// boundCounts makes functions of sprig whose result grows with a number refuse large numbers in advance.
 func boundCounts(all template.FuncMap) {
 	number := func(v reflect.Value) int {
 		for v.Kind() == reflect.Interface {
@@ -20,7 +20,7 @@ func boundCounts(all template.FuncMap) {
 		case v.CanFloat():
 			return int(v.Float())
 		default:
-			return 0 // a text, which sprig refuses or takes for 0 as it likes
+			return 0 // a text, which sprig either refuses or reads as 0
 		}
 	}
 	abs := func(n int) int { return max(n, -n, 0) }

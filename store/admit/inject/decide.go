@@ -11,26 +11,28 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Decision says whether a Pod that a webhook has selected is injected.
+// Decision states whether a selected Pod is injected.
 type Decision struct {
 	Inject bool
 	Reason string // one sentence
 }
 
-// The policies of a ConfigMap: what becomes of Pods that say nothing.
+// The policies of a ConfigMap, for Pods without a setting of their own.
 const (
 	policyEnabled  = "enabled"
 	policyDisabled = "disabled"
 )
 
-// leftOut are namespaces whose Pods the cluster itself needs (istio: inject.IgnoredNamespaces).
+// leftOut are the namespaces of Pods that the cluster itself needs (istio: inject.IgnoredNamespaces).
 var leftOut = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, "local-path-storage"}
 
-// Decide says whether a Pod that is created in a namespace gets a proxy, in Istio's order of precedence: host network, namespaces of the
-// cluster, the Pod's own label, its annotation, neverInjectSelector, alwaysInjectSelector, policy.
+// Decide returns whether a Pod that is created in a namespace gets a proxy. The order of precedence is Istio's: host
+// network, namespaces of the cluster, the Pod's label, its annotation, neverInjectSelector, alwaysInjectSelector,
+// policy.
 //
-// In one case it differs from Istio's: in the control plane's own namespace neither selectors nor policy apply. Only Pods that ask for it
-// themselves, as gateways do, are injected there: the control plane must never need itself to start.
+// One case differs from Istio: in the control plane's own namespace neither selectors nor policy apply. Only Pods that
+// ask for a proxy themselves, such as gateways, are injected there, because the control plane must not need itself to
+// start.
 func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 	if pod.Spec.HostNetwork {
 		return Decision{Reason: "The Pod has the network of its node (spec.hostNetwork), which redirection would change for the whole node."}
@@ -55,8 +57,8 @@ func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 		s.Config.Source, s.Config.Policy)}
 }
 
-// injectOf is the value of sidecar.istio.io/inject, and whether it is a label's or an annotation's: the label counts before the annotation, which is its
-// older form.
+// injectOf returns the value of sidecar.istio.io/inject, and whether it is a label or an annotation. The label takes
+// precedence over the annotation, which is its older form.
 func injectOf(pod *corev1.Pod) (kind, value string) {
 	if v, there := pod.Labels[label.SidecarInject.Name]; there {
 		return "label", v
@@ -64,7 +66,8 @@ func injectOf(pod *corev1.Pod) (kind, value string) {
 	return "annotation", pod.Annotations[annotation.SidecarInject.Name]
 }
 
-// saidByPod is what the Pod itself asks for. Other values than true and false count as if nothing were said, as in Istio.
+// saidByPod returns the decision of the Pod's own label or annotation; false without one. Values other than true and
+// false are ignored, as in Istio.
 func saidByPod(pod *corev1.Pod) (Decision, bool) {
 	kind, value := injectOf(pod)
 	if value != "true" && value != "false" {
@@ -74,7 +77,7 @@ func saidByPod(pod *corev1.Pod) (Decision, bool) {
 		true
 }
 
-// matching is the index of the first selector that matches; -1: none does. An empty selector matches nothing.
+// matching returns the index of the first selector that matches; -1 if none matches. An empty selector matches nothing.
 func matching(selectors []labels.Selector, set map[string]string) int {
 	return slices.IndexFunc(selectors, func(s labels.Selector) bool { return !s.Empty() && s.Matches(labels.Set(set)) })
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// podIn is where kinds of workloads have the template of their Pods. Of other kinds, whatever they look like, nothing is changed.
+// podIn maps kinds of workloads to the path of their Pod template. Objects of other kinds are not changed.
 var podIn = map[string][]string{
 	"/Pod":                   {},
 	"/ReplicationController": {"spec", "template"},
@@ -29,9 +29,10 @@ var podIn = map[string][]string{
 // maxDepth bounds Lists in Lists.
 const maxDepth = 8
 
-// Document injects the Pods of one YAML document: a Pod, a workload, or a List of such. Any other document is given back as it is. Fields that this
-// build does not know stay. Notes say, one sentence each, of which objects the Pods are left without a proxy, and why, and what Warnings lists.
-// An error: the document is no YAML, or a Pod in it cannot be injected, with the reason that the webhook would give.
+// Document injects the Pods of one YAML document: a Pod, a workload, or a List of these. Other documents are returned
+// unchanged. Unknown fields are kept. notes are sentences about Pods that get no proxy, with the reason, and the
+// results of Warnings. Errors: the document is not YAML, or a Pod cannot be injected; the reason is that of the
+// webhook.
 func (s *Settings) Document(text []byte, native bool) (out []byte, notes []string, err error) {
 	var object map[string]any
 	if err := yaml.Unmarshal(text, &object); err != nil {
@@ -103,7 +104,7 @@ func (d *documents) object(object map[string]any, depth int) error {
 	return nil
 }
 
-// template injects a Pod or the template of one, in place.
+// template injects a Pod, or the Pod template of a workload, in place.
 func (d *documents) template(template map[string]any, namespace string, owner *Owner, of string) error {
 	for _, field := range []string{"metadata", "spec"} {
 		if template[field] == nil {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// templateData is what templates read. Names and types are those of Istio's (pkg/kube/inject.SidecarTemplateData), of the present version and of
-// those before that templates still rely on.
+// templateData is the data that templates read. Names and types are those of Istio
+// (pkg/kube/inject.SidecarTemplateData), of the present version and of earlier ones on which templates still rely.
 type templateData struct {
 	TypeMeta                 metav1.TypeMeta      // of the workload
 	DeploymentMeta           types.NamespacedName // of the workload
@@ -37,7 +37,7 @@ type templateData struct {
 	EstimatedConcurrency     int
 }
 
-// proxyUser is the user and group that a proxy runs as.
+// proxyUser is the user and group of a proxy's process.
 const proxyUser = 1337
 
 var podSchema = func() strategicpatch.PatchMetaFromStruct {
@@ -54,7 +54,7 @@ func (w *task) data(pod *corev1.Pod) *templateData {
 	owner := w.owner
 	values := s.Config.allValues
 	if values != nil {
-		values = runtime.DeepCopyJSON(values) // templates may change it
+		values = runtime.DeepCopyJSON(values) // templates may change the map
 		if w.revision != s.Revision {
 			values["revision"] = w.revision
 		}
@@ -74,7 +74,7 @@ func (w *task) data(pod *corev1.Pod) *templateData {
 	}
 }
 
-// draw merges the templates onto a Pod, one after the other.
+// draw merges the results of the templates onto a Pod, one after the other.
 func (w *task) draw(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	config := w.settings.Config
 	chosen := config.templatesOf(pod.Annotations)
@@ -104,7 +104,7 @@ func (w *task) draw(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	return toPod(merged)
 }
 
-// overlay runs a template; what it gives is a part of a Pod.
+// overlay runs a template and parses its result as a part of a Pod.
 func (c *Config) overlay(ctx context.Context, name string, data *templateData) (map[string]any, error) {
 	t, err := c.template(name)
 	if err != nil {
@@ -121,7 +121,8 @@ func (c *Config) overlay(ctx context.Context, name string, data *templateData) (
 	return out, nil
 }
 
-// moveToInit moves the proxy's container, which is its author's overlay, to where the template has it.
+// moveToInit moves the proxy's container, which holds the author's settings, to the init containers, where the template
+// has it.
 func moveToInit(pod map[string]any) {
 	spec, _ := pod["spec"].(map[string]any)
 	list, _ := spec["containers"].([]any)
@@ -155,8 +156,10 @@ func toPod(m map[string]any) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// names are what templates have drawn; as JSON, with a revision, the annotation sidecar.istio.io/status. Labels and annotations that the Pod did not have
-// before are Navarch's addition to what Istio's injector writes: templates may read labels, and are to see the author's alone.
+// names are the items that templates have drawn. As JSON, with a revision, they are the annotation
+// sidecar.istio.io/status. Labels and Annotations list keys that the Pod did not have before. They are Navarch's
+// addition to the format of Istio's injector: templates read labels, and a second injection must show them only the
+// author's.
 type names struct {
 	InitContainers   []string `json:"initContainers"`
 	Containers       []string `json:"containers"`
@@ -167,10 +170,10 @@ type names struct {
 	Annotations      []string `json:"annotations,omitempty"`
 }
 
-// statusAnnotation is what tells injectors that a Pod was injected.
+// statusAnnotation marks a Pod as injected, for all injectors.
 var statusAnnotation = annotation.SidecarStatus.Name
 
-// add notes what an overlay draws.
+// add adds the items of an overlay.
 func (n *names) add(overlay map[string]any) error {
 	spec, err := as[map[string]any](overlay["spec"], "spec", "an object")
 	if err != nil {
@@ -207,7 +210,8 @@ func (n *names) add(overlay map[string]any) error {
 	return nil
 }
 
-// as is a value of JSON that has to be of a type, or null; what and want name both in the error.
+// as converts a JSON value to a type; null becomes the zero value. what and want name the field and the type in the
+// error.
 func as[T any](value any, what, want string) (out T, err error) {
 	out, is := value.(T)
 	if !is && value != nil {
@@ -226,10 +230,10 @@ func setOf(list []string) map[string]bool {
 	return set
 }
 
-// native says whether the proxy is drawn as a sidecar container, which is an init container that goes on.
+// native reports whether the proxy is a sidecar container: an init container that keeps running.
 func (n *names) native() bool { return has(n.InitContainers, ProxyContainer) }
 
-// added are the keys that a map has and had not before, with those that an injection before has added.
+// added returns the keys that a map has now and did not have before, with those that an earlier injection added.
 func added(before, now map[string]string, earlier []string) (all []string) {
 	ours := setOf(earlier)
 	for _, key := range sorted(now) {

@@ -22,13 +22,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// refused are functions of sprig whose result is another one each time, or which take a processor for long, beside those that sprig itself calls not
-// repeatable (HermeticTxtFuncMap): a template that names one cannot be used.
+// refused are functions of sprig whose result varies or whose execution is long, in addition to those that sprig itself
+// declares not repeatable (HermeticTxtFuncMap). A template that names one is unusable.
 var refused = []string{"bcrypt", "htpasswd", "derivePassword", "buildCustomCert", "encryptAES", "decryptAES", "randInt", "shuffle",
 	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "ago"}
 
-// functions are what templates may call: those of sprig, under them those that Istio's own templates use, by the same names and with the same
-// results (istio: pkg/kube/inject/template.go). env is what env reads; nil: nothing.
+// functions returns the functions that templates may call: those of sprig, and those of Istio's own templates under the
+// same names and with the same results (istio: pkg/kube/inject/template.go). env reads environment variables; nil:
+// none.
 func functions(env func(string) string) template.FuncMap {
 	all := sprig.HermeticTxtFuncMap()
 	for _, name := range refused {
@@ -70,10 +71,11 @@ func functions(env func(string) string) template.FuncMap {
 	return limited(all)
 }
 
-// readable are the beginnings of variables that templates may read: Istio's own read such of istiod's environment. Others may be secrets.
+// readable are the prefixes of variables that templates may read. Istio's templates read such variables from istiod's
+// environment. Other variables may be secrets.
 var readable = []string{"ENABLE_", "ISTIO_", "PILOT_"}
 
-// variableOf is a variable of the environment, or else what the template says.
+// variableOf returns the template function that reads an environment variable, with a default.
 func variableOf(env func(string) string) func(name, otherwise string) (string, error) {
 	return func(name, otherwise string) (string, error) {
 		if !slices.ContainsFunc(readable, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
@@ -100,7 +102,7 @@ func valueOrDefault(value, otherwise any) any {
 	return value
 }
 
-// excludeInboundPort adds a port to a list; none and 0 add nothing.
+// excludeInboundPort adds a port to a list. An empty port and 0 add nothing.
 func excludeInboundPort(port any, list string) string {
 	added := strings.TrimSpace(fmt.Sprint(port))
 	if added == "" || added == "0" {
@@ -117,7 +119,7 @@ func excludeInboundPort(port any, list string) string {
 	return strings.Join(append(all, added), ",")
 }
 
-// indent indents all lines but the first.
+// indent indents all lines except the first.
 func indent(spaces int, text string) (string, error) {
 	if spaces < 0 || spaces*strings.Count(text, "\n") > maxText {
 		return "", errLarge
@@ -141,8 +143,9 @@ func includeInboundPorts(list []corev1.Container) string {
 	return strings.Join(all, ",")
 }
 
-// appendMultusNetwork adds a network, as NAMESPACE/NAME or NAME, to Multus's annotation, which is a list in one of two forms: JSON objects have the
-// namespace apart. A list that has the network stays as it is.
+// appendMultusNetwork adds a network, as NAMESPACE/NAME or NAME, to Multus's annotation. The annotation is a list with
+// commas, or a JSON list of objects with a separate namespace. A list that contains the network already is returned
+// unchanged.
 func appendMultusNetwork(list, network string) (string, error) {
 	if strings.TrimSpace(list) == "" {
 		return network, nil
@@ -182,7 +185,7 @@ func appendMultusNetwork(list, network string) (string, error) {
 	return list[:end] + object + list[end:], nil
 }
 
-// toJSON gives {} for nothing, as lists of variables expect it.
+// toJSON encodes a value as JSON; null becomes {}, which lists of variables expect.
 func toJSON(value any) (string, error) {
 	out, err := json.Marshal(value)
 	if err == nil && string(out) == "null" {
@@ -198,7 +201,7 @@ func fromJSON(text string) (out any, err error) {
 	return out, nil
 }
 
-// mergeMaps joins maps; of several values of a key the last one counts.
+// mergeMaps joins maps. The last of several values of a key counts.
 func mergeMaps(all ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range all {
@@ -207,7 +210,8 @@ func mergeMaps(all ...map[string]string) map[string]string {
 	return out
 }
 
-// omit copies a map without some keys. Istio's takes maps of strings, and sprig's maps of anything.
+// omit copies a map without some keys. It accepts maps of strings, as Istio's function does, and of any values, as
+// sprig's does.
 func omit(from any, keys ...string) (any, error) {
 	switch m := from.(type) {
 	case map[string]string:
@@ -227,7 +231,7 @@ func without[V any](from map[string]V, keys []string) map[string]V {
 	return out
 }
 
-// strdict makes a map of strings of keys and values by turns; a last key without a value has an empty one.
+// strdict makes a map of strings from alternating keys and values. A last key without a value gets an empty one.
 func strdict(pairs ...string) map[string]string {
 	out := map[string]string{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -236,7 +240,7 @@ func strdict(pairs ...string) map[string]string {
 	return out
 }
 
-// omitNil leaves out what is null, and maps and lists of which nothing is left then.
+// omitNil removes null values, and maps and lists that become empty.
 func omitNil(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -271,7 +275,7 @@ func toYAML(value any) (string, error) {
 	return string(out), err
 }
 
-// protoToJSON leaves out what a proxy's configuration has by default, so that Pods stay small.
+// protoToJSON encodes a message as JSON. It omits default values of a proxy's configuration, so that Pods stay small.
 func protoToJSON(m proto.Message) (string, error) {
 	if c, is := m.(*meshv1alpha1.ProxyConfig); is {
 		if c == nil {
@@ -283,7 +287,7 @@ func protoToJSON(m proto.Message) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var compact bytes.Buffer // protojson writes blanks at random
+	var compact bytes.Buffer // protojson inserts spaces at random
 	err = json.Compact(&compact, out)
 	return compact.String(), err
 }

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Handler answers what an API server asks at /inject and below. Safe for concurrent use.
+// Handler answers the admission requests at /inject and below. It is safe for concurrent use.
 type Handler struct {
 	settings atomic.Pointer[Settings]
 	mesh     func() *meshv1alpha1.MeshConfig
@@ -31,17 +31,18 @@ var (
 	_ admit.Chooser = (*Handler)(nil)
 )
 
-// NewHandler makes one that refuses Pods until Use is called. mesh is the mesh's configuration as it is now, with its defaults; nil: it is not known
-// yet. native says whether all kubelets that may run a Pod know sidecar containers, of a cluster
-// (empty: the config cluster) and, where it is known already, of its node. proxies are the ProxyConfigs as they are now; nil: none count.
+// NewHandler returns a Handler that refuses Pods until Use is called. mesh returns the present mesh configuration with
+// defaults, or nil while it is unknown. native reports whether all kubelets that may run a Pod know sidecar containers,
+// given the cluster (empty: the config cluster) and the node, if it is known already. proxies returns the present
+// ProxyConfigs; nil: there are none.
 func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool, proxies ProxyConfigs) *Handler {
 	return &Handler{mesh: mesh, native: native, proxies: proxies}
 }
 
-// Use is what Pods are injected by from now on; its Mesh and Proxies do not count.
+// Use sets the Settings for all later Pods. Their Mesh and Proxies are ignored.
 func (h *Handler) Use(s *Settings) { h.settings.Store(s) }
 
-// Ready says why Pods cannot be injected; nil: they can.
+// Ready returns why Pods cannot be injected; nil if they can.
 func (h *Handler) Ready() error {
 	switch {
 	case h.settings.Load() == nil:
@@ -52,8 +53,8 @@ func (h *Handler) Ready() error {
 	return nil
 }
 
-// Admit answers one request. Pods that cannot be injected are refused, with the reason: a Pod of the mesh without its proxy would be worse.
-// It implements admit.Handler.
+// Admit answers one request. It refuses Pods that cannot be injected, with the reason, because a Pod of the mesh
+// without its proxy would be worse. It implements admit.Handler.
 func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	began := time.Now()
 	defer func() { obs.InjectionTime.Observe(time.Since(began).Seconds()) }()
@@ -80,28 +81,29 @@ func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.Admissi
 	return out
 }
 
-// creation says whether a request is an API server's about a Pod that is created.
+// creation reports whether an API server sent the request about the creation of a Pod.
 func creation(r *admissionv1.AdmissionRequest) bool {
 	return r.Kind.Group == "" && r.Kind.Kind == "Pod" && r.SubResource == "" && r.Operation == admissionv1.Create
 }
 
-// byHand says whether a request is one of istioctl kube-inject, which has a Pod's template injected: it says nothing of the object's kind, nor of what
-// is done with it (istio istioctl/pkg/kubeinject/kubeinject.go, ExternalInjector.Inject).
+// byHand reports whether istioctl kube-inject sent the request, to inject the Pod template of a workload. Such requests
+// state neither the object's kind nor the operation (istio istioctl/pkg/kubeinject/kubeinject.go,
+// ExternalInjector.Inject).
 func byHand(r *admissionv1.AdmissionRequest) bool {
 	return r.UID == "" && r.Operation == "" && r.Kind == metav1.GroupVersionKind{Group: admissionv1.GroupName, Version: "v1",
 		Kind: "AdmissionRequest"}
 }
 
-// outcome is the answer to a request.
+// outcome is the result of a request.
 type outcome struct {
-	patch    []byte // nil: nothing is to be changed
+	patch    []byte // nil: no change
 	warnings []string
 	skipped  bool // the Pod gets no proxy
 }
 
 func (h *Handler) inject(ctx context.Context, path string, r *admissionv1.AdmissionRequest) (outcome, error) {
 	if !creation(r) && !byHand(r) {
-		return outcome{skipped: true}, nil // a webhook that was configured for more than the creation of Pods
+		return outcome{skipped: true}, nil // the webhook is configured for more than the creation of Pods
 	}
 	if err := h.Ready(); err != nil {
 		return outcome{}, err
@@ -126,7 +128,7 @@ func (h *Handler) inject(ctx context.Context, path string, r *admissionv1.Admiss
 	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
 		return outcome{}, fmt.Errorf("the object is no Pod: %w", err)
 	}
-	pod.ManagedFields = nil // the patch does not touch them
+	pod.ManagedFields = nil // the patch does not touch this field
 	native := h.native(where[clusterVariable], pod.Spec.NodeName)
 	out, err := s.Inject(ctx, Request{Pod: pod, Namespace: r.Namespace, Path: where, Native: native})
 	if err != nil {

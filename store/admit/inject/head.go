@@ -13,18 +13,20 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of a Pod with a proxy, for the sums of all its containers: nobody has use for a Pod with more, and each delays the making of other Pods.
+// Bounds of a Pod with a proxy, for the sums over all its containers. Nobody needs larger Pods, and each would delay
+// the creation of others.
 const (
 	maxContainers = 256
 	maxLists      = 4096    // of each: variables, mounts, volumes, ports
 	maxPairs      = 4096    // labels and annotations together
-	maxDecided    = 100_000 // labels, or annotations, of a Pod that may get no proxy
-	// bytes of annotations, as API servers allow (k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB)
+	maxDecided    = 100_000 // labels, or annotations, of a Pod for which Decide is called
+	// maxAnnotations bounds the bytes of annotations, as API servers do (k8s.io/apimachinery/pkg/api/validation,
+	// TotalAnnotationSizeLimitB).
 	maxAnnotations = 256 << 10
 )
 
-// head is as much of a Pod as decides whether it is injected, and how large it is. It is decoded first: a list of a few hundred kilobytes may decode to
-// hundreds of megabytes.
+// head is the part of a Pod that decides whether it is injected, with its size. It is decoded first, because a list of
+// a few hundred kilobytes may decode to hundreds of megabytes.
 type head struct {
 	Metadata struct {
 		Labels      pairs `json:"labels"`
@@ -39,7 +41,8 @@ type head struct {
 	} `json:"spec"`
 }
 
-// pairs are labels or annotations. They decide whether a Pod gets a proxy, so all are decoded, up to a number that no API server sends.
+// pairs are labels or annotations. They decide whether a Pod gets a proxy, so all are decoded, up to a number that no
+// API server sends.
 type pairs map[string]string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -50,7 +53,7 @@ func (p *pairs) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*map[string]string)(p))
 }
 
-// length adds up how many elements a list has, each time that an object has its key.
+// length sums the lengths of the lists that an object has under its key.
 type length int
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -60,7 +63,8 @@ func (l *length) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// containers adds up the elements of lists of containers. A list of more than maxContainers counts by its length alone.
+// containers sums the lengths of the lists in containers. A list of more than maxContainers containers is counted by
+// its length alone.
 type containers struct{ number, variables, mounts, ports length }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -88,7 +92,7 @@ func (c *containers) add(o containers) {
 	c.number, c.variables, c.mounts, c.ports = c.number+o.number, c.variables+o.variables, c.mounts+o.mounts, c.ports+o.ports
 }
 
-// headOf reads the head of a Pod. An error: it is no Pod, or has more labels or annotations than a Pod may have.
+// headOf decodes the head of a Pod. Errors: the object is not a Pod, or has too many labels or annotations.
 func headOf(raw []byte) (h head, err error) {
 	if err := json.Unmarshal(raw, &h); err != nil {
 		return h, fmt.Errorf("the object is no Pod: %w", err)
@@ -96,13 +100,13 @@ func headOf(raw []byte) (h head, err error) {
 	return h, nil
 }
 
-// pod is a Pod with what the head has of it: enough for Settings.Decide.
+// pod returns a Pod with the fields of the head, which Settings.Decide needs.
 func (h *head) pod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations},
 		Spec: corev1.PodSpec{HostNetwork: h.Spec.HostNetwork}}
 }
 
-// check says which bound a Pod exceeds, with what its annotations add to it; nil: none.
+// check returns the bound that a Pod exceeds, including the parts that its annotations add; nil if it exceeds none.
 func (h *head) check() error {
 	all, volumes := h.Spec.Containers, h.Spec.Volumes
 	all.add(h.Spec.InitContainers)
@@ -115,7 +119,7 @@ func (h *head) check() error {
 		return fmt.Errorf("the Pod's annotations have %d bytes, and one with a proxy has at most %d", bytes, maxAnnotations)
 	}
 	var own struct{ Containers, InitContainers containers }
-	// What is no JSON is refused with its annotation's name, where it is read.
+	// Invalid JSON is refused later, with the annotation's name.
 	_ = json.Unmarshal([]byte(h.Metadata.Annotations[annotation.ProxyOverrides.Name]), &own)
 	all.add(own.Containers)
 	all.add(own.InitContainers)
@@ -134,19 +138,19 @@ func (h *head) check() error {
 	return nil
 }
 
-// members counts the elements of a JSON list, or the members of an object; 0: the text is neither.
+// members counts the elements of a JSON list, or the members of an object; 0 for other texts.
 func members(text string) int {
 	n := 0
 	s := scan.New([]byte(text))
 	if s.Next() == '{' {
-		_ = s.Object(func(string) error { n++; return s.Skip() }) // what is no JSON is refused where it is read
+		_ = s.Object(func(string) error { n++; return s.Skip() }) // invalid JSON is refused where it is used
 		return n
 	}
 	n, _ = scan.Elements([]byte(text))
 	return n
 }
 
-// Concerns implements admit.Chooser: a Pod that gets no proxy is admitted, however large it is.
+// Concerns implements admit.Chooser: Pods without a proxy are admitted, however large they are.
 func (h *Handler) Concerns(r *admissionv1.AdmissionRequest) bool {
 	settings := h.settings.Load()
 	if !creation(r) && !byHand(r) {

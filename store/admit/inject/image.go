@@ -12,11 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// stockImage is the name of the proxy's image, and of that of its init container, where the values name none.
+// stockImage is the default name of the images of the proxy and of its init container.
 const stockImage = "proxyv2"
 
-// image is HUB/NAME:TAG of the values. A type of image (distroless, debug) is the tag's ending: that of the Pod's annotation, else that of the
-// proxy's configuration, else the values' variant; the type default is none.
+// image returns the image HUB/NAME:TAG according to the values. A type of image (distroless, debug) is a suffix of the
+// tag. It comes from the Pod's annotation, otherwise from the proxy's configuration, otherwise from the values'
+// variant. The type default adds no suffix.
 func (v values) image(name string, proxy *meshv1alpha1.ProxyConfig, annotations map[string]string) string {
 	kind := v.Global.Variant
 	if proxy.GetImage() != nil {
@@ -63,8 +64,9 @@ var (
 	cronJob  = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 )
 
-// ownerOf follows the controlling owner one step further than Kubernetes does: a ReplicaSet stands for its Deployment (its name ends in the
-// pod-template-hash), a Job of a CronJob for that. A Pod that nobody controls is its own workload.
+// ownerOf returns the workload of a Pod. It follows the controlling owner one step further than Kubernetes does: a
+// ReplicaSet stands for its Deployment (its name ends in the pod-template-hash), and a Job of a CronJob for the
+// CronJob. A Pod without a controlling owner is its own workload.
 func ownerOf(pod *corev1.Pod, known *Owner) Owner {
 	if known != nil {
 		return *known

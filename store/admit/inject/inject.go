@@ -1,10 +1,12 @@
-// Package inject puts a proxy into Pods, as Istio's injector does: it decides whether a Pod gets one, renders the templates of the ConfigMap
-// istio-sidecar-injector[-rev], merges the result onto the Pod, and encodes the difference as a JSON patch.
+// Package inject adds a proxy to Pods, as Istio's injector does. It decides whether a Pod gets one, renders the
+// templates of the ConfigMap istio-sidecar-injector[-rev], merges the result onto the Pod, and encodes the difference
+// as a JSON patch.
 //
-// A Pod that was injected before is first brought back to what its author wrote (again.go), so that injecting it again changes nothing.
+// A Pod that was injected before is first restored to its author's version (again.go), so that a second injection
+// changes nothing.
 //
-// Owns: nothing; Settings are replaced as a whole.  Reads: the Settings and the Pod that it is given.  Never: asks an API server, reads the
-// environment or a clock, changes what it is given.
+// Owns: nothing; Settings are replaced as a whole. Reads: the given Settings and Pod. Never: calls an API server, reads
+// the environment or a clock, changes its arguments.
 package inject
 
 import (
@@ -15,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Names of containers that users, dashboards and other injectors rely on (istio: pkg/kube/inject).
+// Names of containers on which users, dashboards and other injectors rely (istio: pkg/kube/inject).
 const (
 	ProxyContainer      = "istio-proxy"
 	initContainer       = "istio-init"
@@ -23,26 +25,26 @@ const (
 	coreDumpContainer   = "enable-core-dump"
 )
 
-// Settings are what Pods are injected by. They are not changed once they are in use.
+// Settings are the configuration of the injection. They are immutable once they are in use.
 type Settings struct {
 	Config    *Config
 	Mesh      *meshv1alpha1.MeshConfig // with its defaults
-	Proxies   ProxyConfigs             // nil: there are none
-	Revision  string                   // of this control plane; empty: the default one
+	Proxies   ProxyConfigs             // nil: there are no ProxyConfigs
+	Revision  string                   // of this control plane; empty: the default revision
 	Namespace string                   // of this control plane
 }
 
-// Request is one Pod that is to be injected.
+// Request is one Pod to inject.
 type Request struct {
 	Pod       *corev1.Pod
-	Namespace string // where the Pod is created; what the Pod says of it, if anything, is the same
-	Path      Path   // what the webhook's URL says
-	Owner     *Owner // nil: the Pod says who its owner is
-	Native    bool   // the kubelets that may run it know sidecar containers (Kubernetes 1.33)
+	Namespace string // where the Pod is created; a namespace in the Pod is equal
+	Path      Path   // from the webhook's URL
+	Owner     *Owner // nil: taken from the Pod
+	Native    bool   // the kubelets that may run the Pod know sidecar containers (Kubernetes 1.33)
 }
 
-// Inject gives the Pod with its proxy. Errors are for whoever created the Pod, or the author of the template that they name; or the context's, which is
-// asked between the steps.
+// Inject returns a copy of the Pod with its proxy. Errors are for the author of the Pod, or of the template that they
+// name. If the context ends between two steps, its error is returned.
 func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	namespace := r.Pod.Namespace
 	pod := r.Pod.DeepCopy()
@@ -80,7 +82,7 @@ func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// task is the work on one Pod.
+// task is the injection of one Pod.
 type task struct {
 	settings *Settings
 	request  Request
@@ -88,11 +90,11 @@ type task struct {
 	before   injected
 	place    place
 	owner    Owner
-	revision string // whose control plane the proxy asks
-	drawn    names  // what the templates have drawn
+	revision string // the revision to which the proxy connects
+	drawn    names  // items of the templates
 }
 
-// finish does what templates cannot, to the Pod that they made of another.
+// finish completes the Pod that templates made from another, with the steps that templates cannot express.
 func (w *task) finish(from, pod *corev1.Pod) error {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -126,7 +128,7 @@ func (w *task) finish(from, pod *corev1.Pod) error {
 	return nil
 }
 
-// container is that of a name, among containers and init containers; nil: there is none.
+// container returns the container or init container with a name; nil if there is none with it.
 func container(name string, pod *corev1.Pod) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		if i := index(list, name); i >= 0 {
@@ -145,7 +147,7 @@ func index(list []corev1.Container, name string) int {
 	return -1
 }
 
-// setEnv gives a container a variable, in the place of one of the same name.
+// setEnv sets a variable of a container, in the place of one of the same name.
 func setEnv(c *corev1.Container, name, value string) {
 	for i := range c.Env {
 		if c.Env[i].Name == name {

@@ -16,8 +16,9 @@ import (
 
 const agentMetrics = "/stats/prometheus"
 
-// scrapeAnnotations are the annotations of a Pod that Prometheus's usual rules read: prometheus.io/scrape, port and path, in any spelling that
-// is the same as a label of Prometheus, where all that is no letter and no digit is an underscore. It gives the names that are there.
+// scrapeAnnotations returns the settings in the annotations that Prometheus's usual rules read: prometheus.io/scrape,
+// port and path. Any spelling counts that becomes the same label of Prometheus, which has underscores for all
+// characters except letters and digits. there lists the names that the Pod has.
 func scrapeAnnotations(pod *corev1.Pod) (s scrape.Settings, there []string) {
 	into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_port": &s.Port, "prometheus_io_path": &s.Path}
 	for _, name := range sorted(pod.Annotations) {
@@ -38,8 +39,9 @@ func sanitized(name string) string {
 	}, name)
 }
 
-// mergeMetrics has Prometheus ask the agent, which gives the metrics of application, Envoy and itself as one page, unless the Pod says that it is not
-// to be scraped, or that metrics are not to be merged. An error: a target of the application's is the agent itself.
+// mergeMetrics makes Prometheus scrape the agent, which returns the metrics of the application, Envoy and itself as one
+// page. It changes nothing if the Pod refuses to be scraped or to have its metrics merged. An error means that a target
+// of the application is the agent itself.
 func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1.MeshConfig, port int32) error {
 	was, there := scrapeAnnotations(pod)
 	if no, err := strconv.ParseBool(was.Scrape); err == nil && !no {
@@ -75,7 +77,8 @@ func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1
 	return nil
 }
 
-// addTargets adds the targets that a Pod lists. The first one is also the one of agents that know no lists, unless the Pod names another.
+// addTargets adds the targets that a Pod lists. Agents that know no lists get the first one, unless the Pod names
+// another.
 func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
 	if to.Targets, err = scrape.Parse(pod.Annotations[scrape.Annotation]); err != nil || to.Targets == nil {
 		return err
@@ -92,11 +95,11 @@ func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
 	return nil
 }
 
-// restoreMetrics is mergeMetrics backwards; text is the agent's variable.
+// restoreMetrics reverses mergeMetrics. text is the agent's variable.
 func restoreMetrics(pod *corev1.Pod, text string) {
 	now, there := scrapeAnnotations(pod)
 	if now.Path != agentMetrics {
-		return // somebody has changed them since
+		return // the annotations were changed since
 	}
 	for _, name := range there {
 		delete(pod.Annotations, name)

@@ -4,11 +4,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// order puts the containers into the order in which they must start.
+// order sorts the containers into the order in which they must start.
 //
-// As a sidecar container the proxy comes first but for what prepares it: init containers of the application are then in the mesh. Otherwise redirection
-// comes after all other init containers, which would find no proxy to take their traffic; what checks redirection is first, so that nothing runs
-// where it is absent. The proxy is the last container, so that kubectl exec means the application, unless the application is held until it has started.
+// As a sidecar container, the proxy comes first, after the containers that prepare it, so that init containers of the
+// application are in the mesh. Otherwise redirection comes after all other init containers, which would find no proxy
+// for their traffic. The container that checks redirection is the first, so that nothing runs without redirection. The
+// proxy is the last container, so that kubectl exec selects the application, unless the application is held until the
+// proxy has started.
 func order(pod *corev1.Pod, hold bool) {
 	if hold {
 		first(pod.Spec.Containers, ProxyContainer)

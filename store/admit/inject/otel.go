@@ -11,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// otelResourceAttributes describes the service of a Pod for the proxy's variable OTEL_RESOURCE_ATTRIBUTES, by OpenTelemetry's conventions for Kubernetes
-// (https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes). It is empty unless a provider of traces asks for them
-// (serviceAttributeEnrichment). What it reads of the Pod is told apart by type, since releases of Istio's templates differ in it: annotations before
-// labels, or the metadata that has both; a namespace; containers, or the spec that has them.
+// otelResourceAttributes describes the service of a Pod for the proxy's variable OTEL_RESOURCE_ATTRIBUTES, by
+// OpenTelemetry's conventions for Kubernetes
+// (https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes). It is empty unless a
+// provider of traces asks for it (serviceAttributeEnrichment). Releases of Istio's templates pass different arguments,
+// which are distinguished by type: annotations before labels, or the metadata with both; a namespace; containers, or
+// the spec with them.
 func otelResourceAttributes(mesh *meshv1alpha1.MeshConfig, of ...any) (string, error) {
 	if !describesServices(mesh) {
 		return "", nil
@@ -50,8 +52,8 @@ func describesServices(mesh *meshv1alpha1.MeshConfig) bool {
 	})
 }
 
-// serviceAttributes lists service.namespace, service.version and service.instance.id, each of them where it is known. An annotation
-// resource.opentelemetry.io/NAME counts most. The kubelet fills in the Pod's name.
+// serviceAttributes lists service.namespace, service.version and service.instance.id, as far as they are known. An
+// annotation resource.opentelemetry.io/NAME takes precedence. The kubelet inserts the Pod's name.
 func serviceAttributes(annotations, labels map[string]string, namespace string, containers []corev1.Container) string {
 	containers = slices.DeleteFunc(slices.Clone(containers), func(c corev1.Container) bool { return c.Name == ProxyContainer })
 	image, instance := "", []string{namespace, "$(POD_NAME)"}
@@ -71,11 +73,12 @@ func serviceAttributes(annotations, labels map[string]string, namespace string, 
 	return strings.Join(all, ",")
 }
 
-// attributeText encodes what would end a value in the list of attributes (https://www.w3.org/TR/baggage/#value).
+// attributeText encodes the characters that would end a value in the list of attributes
+// (https://www.w3.org/TR/baggage/#value).
 var attributeText = strings.NewReplacer("%", "%25", ",", "%2C", ";", "%3B", "=", "%3D", `"`, "%22", `\`, "%5C", " ", "%20", "\t", "%09",
 	"\n", "%0A")
 
-// versionOfImage is TAG, DIGEST, or TAG@DIGEST, of an image; empty: it has neither.
+// versionOfImage returns TAG, DIGEST, or TAG@DIGEST of an image; empty if it has neither.
 func versionOfImage(image string) string {
 	name, digest, _ := strings.Cut(image, "@")
 	tag := ""

@@ -11,32 +11,33 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of the overlays that a Config keeps: some 16 MiB where all are as large as they may be, 2 MiB with Istio's own templates.
+// Bounds of the overlays that a Config keeps: about 16 MiB if all have the largest size, 2 MiB with Istio's own
+// templates.
 const (
 	maxOverlays    = 128
 	maxOverlayText = 32 << 10 // bytes; larger ones are not kept
 )
 
-// overlays are what templates gave, read as parts of a Pod, by their text: the Pods of one workload come one after the other and are given the same, and
-// reading YAML is the greatest part of an injection. Safe for concurrent use.
+// overlays caches the parsed results of templates by their text. The Pods of one workload are created one after the
+// other with the same text, and parsing YAML is the largest part of an injection. It is safe for concurrent use.
 type overlays struct {
-	read *lru.Cache[string, map[string]any] // not changed: StrategicMergeMapPatch is given copies
+	read *lru.Cache[string, map[string]any] // immutable: StrategicMergeMapPatch gets copies
 }
 
 func newOverlays() *overlays {
 	read, err := lru.New[string, map[string]any](maxOverlays)
 	if err != nil {
-		panic(err) // of a size below 1
+		panic(err) // only for a size below 1
 	}
 	return &overlays{read: read}
 }
 
-// parse reads a text. What it gives is the caller's.
+// parse parses the result of a template. The caller owns the returned map.
 func (o *overlays) parse(text string) (map[string]any, error) {
 	if out, known := o.read.Get(text); known {
 		return runtime.DeepCopyJSON(out), nil
 	}
-	if strings.ContainsRune(text, '&') && strings.ContainsRune(text, '*') { // aliases may make it large; the template's own text is bounded
+	if strings.ContainsRune(text, '&') && strings.ContainsRune(text, '*') { // aliases may enlarge it beyond the bound of the template's text
 		if err := scan.YAML([]byte(text), maxElements); err != nil {
 			return nil, fmt.Errorf("what it gives is not YAML, or too much: %w%s", err, lineOf(text, err))
 		}
@@ -54,7 +55,7 @@ func (o *overlays) parse(text string) (map[string]any, error) {
 	return out, nil
 }
 
-// lineOf quotes the line of a text that an error of YAML names, and the one after: it is one of both.
+// lineOf quotes the line that an error of YAML names, and the next one, because the error may be about either.
 func lineOf(text string, err error) string {
 	_, after, found := strings.Cut(err.Error(), "line ")
 	var n int

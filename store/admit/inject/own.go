@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// autoImage stands in the overlay of a container for the image of the template: Kubernetes wants an image in every container.
+// autoImage stands for the template's image in an author's container: Kubernetes requires an image in every container.
 const autoImage = "auto"
 
-// own merges onto the containers that templates have drawn what the Pod's author wrote of containers of the same names: the author wins. That is
-// kept in an annotation, so that it can be told from the templates' part when the Pod is injected again.
+// own merges the author's containers onto the templates' containers of the same names; the author's values win. An
+// annotation keeps the author's part, so that a second injection can separate it from the templates' part.
 func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	find := w.before.own.find
 	if !w.before.there {
@@ -61,8 +61,9 @@ func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// sharesUser says whether all containers of a Pod state the user of its own proxy: then a cluster has given it to them, as OpenShift does of a namespace's
-// range. Taken for the proxy, it would have all traffic of the application pass by.
+// sharesUser reports whether all containers of a Pod state the user of its own proxy. A cluster has then set that user,
+// as OpenShift does from a namespace's range. If it counted as the proxy's user, redirection would spare all traffic of
+// the application.
 func sharesUser(proxy *corev1.Container, pod *corev1.Pod) bool {
 	user := func(c *corev1.Container) *int64 {
 		if c.SecurityContext == nil {
@@ -87,7 +88,7 @@ func sharesUser(proxy *corev1.Container, pod *corev1.Pod) bool {
 	return others > 0
 }
 
-// mergeOwn merges containers onto those of the same names.
+// mergeOwn merges the author's containers onto those of the same names.
 func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 	onto, err := toMap(pod)
 	if err != nil {
@@ -99,7 +100,7 @@ func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 	}
 	spec := over["spec"].(map[string]any)
 	if own.Containers == nil {
-		delete(spec, "containers") // null would remove all
+		delete(spec, "containers") // null would remove all containers
 	}
 	merged, err := merge(onto, map[string]any{"spec": spec})
 	if err != nil {
@@ -108,8 +109,9 @@ func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 	return toPod(merged)
 }
 
-// matchUser has redirection leave alone the traffic of the user that the Pod's author has the proxy run as: the argument -u of the init container. With
-// TPROXY the proxy stays root, and its group is what redirection knows it by (-g). The container that checks redirection must be that user itself.
+// matchUser makes redirection spare the traffic of the user that the author chose for the proxy: the argument -u of the
+// init container. With TPROXY the proxy stays root, and redirection recognises its group (-g). The container that
+// checks redirection must run as that user.
 func (w *task) matchUser(proxy *corev1.Container, out *corev1.Pod) {
 	if proxy == nil || proxy.SecurityContext == nil {
 		return

@@ -14,7 +14,7 @@ import (
 // maxPatch bounds the JSON patch of a Pod, in bytes.
 const maxPatch = 1 << 20
 
-// operation is one of a JSON patch (RFC 6902).
+// operation is one operation of a JSON patch (RFC 6902).
 type operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
@@ -22,9 +22,9 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"` // of add and replace
 }
 
-// Patch is the JSON patch from one Pod to another; nil: they are the same. It touches nothing but what differs: fields that this build does not know
-// stay, and containers are matched by name, so that a rewritten probe is one operation, not a container that is removed and added.
-// Errors are those of encoding.
+// Patch returns the JSON patch from one Pod to another; nil if they are equal. It touches only differences: unknown
+// fields stay, and containers are matched by name, so that a changed probe is one operation instead of a removed and an
+// added container. Errors are those of encoding.
 func Patch(from, to *corev1.Pod) ([]byte, error) {
 	a, err := json.Marshal(from)
 	if err != nil {
@@ -41,7 +41,7 @@ func Patch(from, to *corev1.Pod) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// diff compares two values that the same encoder has written: where they are equal, so are their bytes, and no more of them is read.
+// diff compares two values of the same encoder. Equal values have equal bytes, which are not parsed.
 func diff(all []operation, path string, a, b json.RawMessage) ([]operation, error) {
 	switch {
 	case bytes.Equal(a, b):
@@ -54,7 +54,7 @@ func diff(all []operation, path string, a, b json.RawMessage) ([]operation, erro
 	return append(all, operation{Op: "replace", Path: path, Value: b}), nil
 }
 
-// both reads two values of one type.
+// both decodes two values of one type.
 func both[T any](a, b json.RawMessage) (x, y T, err error) {
 	return x, y, errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y))
 }
@@ -80,19 +80,20 @@ func diffObjects(all []operation, path string, from, to json.RawMessage) ([]oper
 	return all, nil
 }
 
-// unwritten says whether a field may be absent from the text of the object: the encoder writes null lists and the resources of every container, as
-// API servers do, and authors do not. What is added to an object takes the place of what is there, so such fields are added.
+// unwritten reports whether a field may be absent from the text of the object. The encoder writes null lists and the
+// resources of every container; API servers do so too, and authors do not. An add replaces an existing field, so such
+// fields are added.
 func unwritten(key string, value json.RawMessage) bool {
 	return string(value) == "null" || key == "resources" && string(value) == "{}"
 }
 
-// diffLists brings elements with names into their new order first, and then changes them in their places.
+// diffLists first moves elements with names into their new order, and then changes them in place.
 func diffLists(all []operation, path string, from, to json.RawMessage) ([]operation, error) {
 	a, b, err := both[[]json.RawMessage](from, to)
 	if err != nil {
 		return nil, err
 	}
-	was := a // what b's elements were before
+	was := a // the former values of b's elements
 	is, named := namesOf(a)
 	want, alsoNamed := namesOf(b)
 	arranged, few := all, false
@@ -101,7 +102,7 @@ func diffLists(all []operation, path string, from, to json.RawMessage) ([]operat
 	}
 	switch {
 	case few:
-		all, was = arranged, slices.Clone(b) // what was added is there as it is to be
+		all, was = arranged, slices.Clone(b) // an added element has its final value already
 		places := placesOf(is)
 		for i, name := range want {
 			if j, there := places[name]; there {
@@ -119,14 +120,14 @@ func diffLists(all []operation, path string, from, to json.RawMessage) ([]operat
 	return all, nil
 }
 
-// maxMoves bounds the elements of one list that are moved: each is looked for in the list.
+// maxMoves bounds the moved elements of one list, because each move searches the list.
 const maxMoves = 64
 
-// arrange removes, adds and moves elements of a list, by their names, until they are those that are wanted, in that order. false: it would take more moves than
-// maxMoves.
+// arrange removes, adds and moves elements of a list, by their names, until the list has the wanted elements in order;
+// false if that takes more than maxMoves moves.
 func arrange(all []operation, path string, is, want []string, values []json.RawMessage) ([]operation, bool) {
 	wanted := placesOf(want)
-	var left []string // of the list, behind what is in its place
+	var left []string // elements of the list after those in their final place
 	for i := len(is) - 1; i >= 0; i-- {
 		if _, stays := wanted[is[i]]; stays {
 			left = append(left, is[i])
@@ -177,7 +178,7 @@ func placesOf(names []string) map[string]int {
 	return places
 }
 
-// namesOf are the names of a list's elements; false: they have none, or not each its own.
+// namesOf returns the names of a list's elements; false unless each has a name of its own.
 func namesOf(list []json.RawMessage) (all []string, ok bool) {
 	seen := make(map[string]bool, len(list))
 	for _, e := range list {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Path is what the URL of a webhook says about the Pods that it sends, as variables of the proxy.
+// Path holds the variables for proxies that the URL of a webhook states.
 type Path map[string]string
 
 const (
@@ -20,8 +20,9 @@ const (
 
 var variable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// ParsePath reads /inject/KEY/VALUE/..., as /inject/cluster/west/net/network-2: cluster and net are the proxy's cluster and network, every other key a
-// variable of its environment. A slash in a value is written --slash--. An error says which part of it is none.
+// ParsePath parses /inject/KEY/VALUE/..., as /inject/cluster/west/net/network-2. cluster and net are the proxy's
+// cluster and network; every other key is a variable of its environment. A slash in a value is written --slash--. The
+// error names the invalid part.
 func ParsePath(path string) (Path, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/inject")
 	if !ok || rest != "" && rest[0] != '/' {
@@ -48,13 +49,14 @@ func ParsePath(path string) (Path, error) {
 	return out, nil
 }
 
-// place is where a Pod's proxy says that it is: the cluster and the network, and other variables of the path.
+// place is the place that a Pod's proxy reports: cluster, network and other variables of the path.
 type place struct {
 	network string
 	env     Path
 }
 
-// place is by the path before the values of the ConfigMap; the Pod's own label counts most for the network.
+// place returns the place of a Pod's proxy. The path takes precedence over the values of the ConfigMap, and the Pod's
+// own label over both for the network.
 func (s *Settings) place(pod *corev1.Pod, path Path, before injected) place {
 	p := place{network: s.Config.values.Global.Network, env: Path{}}
 	if cluster := s.Config.values.Global.MultiCluster.ClusterName; cluster != "" {
@@ -77,7 +79,8 @@ func (s *Settings) place(pod *corev1.Pod, path Path, before injected) place {
 	return p
 }
 
-// onto tells the proxy, and by a label the control plane, which learns a Pod's network from it.
+// onto writes the place into the proxy's variables, and the network into a label, from which the control plane learns
+// it.
 func (p place) onto(pod *corev1.Pod, sidecar *corev1.Container) {
 	if p.network != "" {
 		pod.Labels[label.TopologyNetwork.Name] = p.network

@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// probersVariable tells the agent which probes and hooks of the application the kubelet asks it for.
+// probersVariable tells the agent the probes and hooks of the application that the kubelet sends to it.
 const probersVariable = "ISTIO_KUBE_APP_PROBERS"
 
-// prober is a probe or a hook as the agent sends it: one of the first three is set.
+// prober is a probe or a hook in the agent's format. One of the first three fields is set.
 type prober struct {
 	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
@@ -18,7 +18,7 @@ type prober struct {
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 }
 
-// action is where a probe or a hook of a container says what is asked. Hooks have no gRPC.
+// action points to the fields of a probe or a hook of a container. Hooks have no gRPC.
 type action struct {
 	http    **corev1.HTTPGetAction
 	tcp     **corev1.TCPSocketAction
@@ -26,7 +26,8 @@ type action struct {
 	timeout int32
 }
 
-// actions are those of a container, by the path at which the kubelet asks the agent (istio: pilot-agent status.FormatProberURL).
+// actions returns the probes and hooks of a container, by the path at which the kubelet calls the agent (istio:
+// pilot-agent status.FormatProberURL).
 func actions(c *corev1.Container) map[string]action {
 	all := map[string]action{}
 	probe := func(path string, p *corev1.Probe) {
@@ -49,9 +50,10 @@ func actions(c *corev1.Container) map[string]action {
 	return all
 }
 
-// rewriteProbes has the kubelet ask the agent, which asks the application past the proxy: the kubelet has no certificate of the mesh. Left alone
-// are commands, hooks that sleep, what asks another host than the Pod, and what names a port that the container does not have; and init containers
-// that start before the agent does: the kubelet waits for their startup probes and hooks, and nobody would answer them. The containers are in order.
+// rewriteProbes redirects probes and hooks to the agent, which calls the application without the proxy: the kubelet has
+// no certificate of the mesh. Commands, hooks that sleep, actions to another host than the Pod, and unknown port names
+// are left alone. So are init containers that start before the agent: the kubelet waits for their startup probes and
+// hooks, and the agent could not answer. The containers must be in their final order.
 func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error {
 	if port == 0 {
 		return nil
@@ -85,7 +87,7 @@ func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error
 	return err
 }
 
-// take gives the probe to the agent; false: it is left alone.
+// take redirects one action to the agent; false leaves it alone.
 func (a action) take(ports []corev1.ContainerPort, path string, port int32) (prober, bool) {
 	p := prober{HTTPGet: *a.http, TCPSocket: *a.tcp, GRPC: *a.grpc, TimeoutSeconds: a.timeout}.deepCopy()
 	to := &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}
@@ -96,7 +98,7 @@ func (a action) take(ports []corev1.ContainerPort, path string, port int32) (pro
 		}
 		to.HTTPHeaders = p.HTTPGet.HTTPHeaders
 		if p.HTTPGet.Scheme != "" {
-			to.Scheme = corev1.URISchemeHTTP // the agent speaks TLS to the application
+			to.Scheme = corev1.URISchemeHTTP // the agent uses TLS to the application
 		}
 	case p.TCPSocket != nil:
 		if p.TCPSocket.Host != "" || !number(&p.TCPSocket.Port, ports) {
@@ -114,7 +116,7 @@ func (p prober) deepCopy() prober {
 	return prober{p.HTTPGet.DeepCopy(), p.TCPSocket.DeepCopy(), p.GRPC.DeepCopy(), p.TimeoutSeconds}
 }
 
-// number makes a port's name its number; false: the container has no such port.
+// number replaces a port's name by its number; false if the container has no such port.
 func number(port *intstr.IntOrString, ports []corev1.ContainerPort) bool {
 	if port.Type == intstr.Int {
 		return true
@@ -128,7 +130,7 @@ func number(port *intstr.IntOrString, ports []corev1.ContainerPort) bool {
 	return false
 }
 
-// restoreProbes is rewriteProbes backwards. What somebody has changed since is left alone.
+// restoreProbes reverses rewriteProbes. Probes that were changed since are left alone.
 func restoreProbes(pod *corev1.Pod, text string) {
 	var all map[string]prober
 	if text == "" || json.Unmarshal([]byte(text), &all) != nil {

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// defaultProxy is a proxy's configuration where nobody says anything (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig):
-// the agent has the same defaults.
+// defaultProxy returns the defaults of a proxy's configuration
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig), which the agent also has.
 func defaultProxy() *meshv1alpha1.ProxyConfig {
 	return &meshv1alpha1.ProxyConfig{
 		ConfigPath:               "./etc/istio/proxy",
@@ -38,10 +38,11 @@ func defaultProxy() *meshv1alpha1.ProxyConfig {
 	}
 }
 
-// proxyConfig is that of one Pod: the defaults, over them the mesh's defaultConfig, the ProxyConfig of the root namespace and that of the Pod's, over these the
-// annotation proxy.istio.io/config, and over it the ProxyConfig that selects the Pod
-// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Each counts field by field as a whole; variables (proxyMetadata) and runtime
-// values are joined.
+// proxyConfig returns the configuration of one Pod's proxy. Later sources take precedence: defaults, the mesh's
+// defaultConfig, the ProxyConfig of the root namespace, that of the Pod's namespace, the annotation
+// proxy.istio.io/config, and the ProxyConfig that selects the Pod
+// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Each source replaces whole fields.
+// Variables (proxyMetadata) and runtime values are joined.
 func (s *Settings) proxyConfig(pod *corev1.Pod) (*meshv1alpha1.ProxyConfig, error) {
 	out := defaultProxy()
 	if mesh := s.Mesh.GetDefaultConfig(); mesh != nil {
@@ -63,7 +64,7 @@ func (s *Settings) proxyConfig(pod *corev1.Pod) (*meshv1alpha1.ProxyConfig, erro
 	return out, nil
 }
 
-// addAnnotation lays over a proxy's configuration what an annotation states; empty: nothing.
+// addAnnotation adds the fields of an annotation to a proxy's configuration. An empty text adds nothing.
 func addAnnotation(out *meshv1alpha1.ProxyConfig, text string) error {
 	if text == "" {
 		return nil
@@ -130,7 +131,7 @@ func checkStated(c *meshv1alpha1.ProxyConfig) error {
 	return errors.Join(bad...)
 }
 
-// withoutDefaults leaves out the fields that are as by default.
+// withoutDefaults returns a copy without the fields that have their default.
 func withoutDefaults(c *meshv1alpha1.ProxyConfig) *meshv1alpha1.ProxyConfig {
 	out := proto.CloneOf(c)
 	to := out.ProtoReflect()
@@ -143,7 +144,7 @@ func withoutDefaults(c *meshv1alpha1.ProxyConfig) *meshv1alpha1.ProxyConfig {
 	return out
 }
 
-// statusPort is where the agent answers for the Pod: probes and metrics of the application; 0: nowhere.
+// statusPort returns the agent's port for probes and metrics of the application; 0 if there is none.
 func statusPort(annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) int32 {
 	if n, err := strconv.ParseUint(annotations[annotation.SidecarStatusPort.Name], 10, 16); err == nil {
 		return int32(n)

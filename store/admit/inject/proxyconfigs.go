@@ -6,10 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// ProxyConfigs gives the objects of kind ProxyConfig of a namespace, the oldest first.
+// ProxyConfigs returns the objects of kind ProxyConfig of a namespace, the oldest first.
 type ProxyConfigs func(namespace string) []*proxyconfigv1.ProxyConfig
 
-// forNamespace is the oldest ProxyConfig without a selector, which is for all of its namespace, or, in the root namespace, for the mesh; nil: there is none.
+// forNamespace returns the oldest ProxyConfig without a selector; nil if there is none. It applies to its namespace, or
+// from the root namespace to the mesh.
 func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig {
 	if p == nil || namespace == "" {
 		return nil
@@ -22,7 +23,7 @@ func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig 
 	return nil
 }
 
-// forWorkload is the oldest ProxyConfig whose selector picks a Pod of its namespace; nil: there is none.
+// forWorkload returns the oldest ProxyConfig whose selector selects a Pod of its namespace; nil if there is none.
 func (p ProxyConfigs) forWorkload(namespace string, pod map[string]string) *proxyconfigv1.ProxyConfig {
 	if p == nil {
 		return nil
@@ -35,7 +36,7 @@ func (p ProxyConfigs) forWorkload(namespace string, pod map[string]string) *prox
 	return nil
 }
 
-// addProxyConfig lays a ProxyConfig over the configuration of a proxy: what it states counts, and variables are joined.
+// addProxyConfig adds the fields of a ProxyConfig to a proxy's configuration. Variables are joined.
 func addProxyConfig(into *meshv1alpha1.ProxyConfig, c *proxyconfigv1.ProxyConfig) {
 	if c.GetConcurrency() != nil {
 		into.Concurrency = c.GetConcurrency()

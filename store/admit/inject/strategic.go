@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// merge lays an overlay over a Pod as a strategic merge patch, in time linear in both; both are used up, and what comes of them is the result.
-// Overlays with directives ($patch and others), which only a template's author writes, are left to the library, whose time is quadratic in lists.
+// merge merges an overlay onto a Pod as a strategic merge patch, in linear time. It changes both arguments; only the
+// result may be used. Overlays with directives ($patch and others), which only authors of templates write, are passed
+// to the library, whose time is quadratic in lists.
 func merge(onto, overlay map[string]any) (map[string]any, error) {
 	if directed(overlay) {
 		return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(onto, overlay, podSchema)
@@ -19,7 +20,7 @@ func merge(onto, overlay map[string]any) (map[string]any, error) {
 	return onto, mergeMap(onto, overlay, podSchema)
 }
 
-// directed says whether a value has a directive of strategic merge patches somewhere.
+// directed reports whether a value contains a directive of strategic merge patches.
 func directed(value any) bool {
 	switch v := value.(type) {
 	case map[string]any:
@@ -73,7 +74,7 @@ func mergeMap(onto, overlay map[string]any, schema strategicpatch.LookupPatchMet
 	return nil
 }
 
-// withoutNulls leaves out of maps what is null.
+// withoutNulls removes null values from maps, recursively.
 func withoutNulls(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -92,8 +93,8 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// mergeList merges lists whose elements are told apart by a key, or are scalars. The overlay's elements are in the overlay's order; what else there was
-// stands before the first of them that it stood before.
+// mergeList merges lists whose elements are identified by a key, or are scalars. The overlay's elements keep the
+// overlay's order. Each other element precedes the first overlay element that it preceded before.
 func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key string) ([]any, error) {
 	was, is, err := namesIn(onto, key)
 	if err != nil {
@@ -103,7 +104,7 @@ func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key s
 	if err != nil {
 		return nil, err
 	}
-	at := maps.Clone(is) // where each name is first, among what there was and what was added
+	at := maps.Clone(is) // first index of each name, in was and the added elements
 	for _, e := range over {
 		place, there := at[e.name]
 		if !there {
@@ -118,7 +119,7 @@ func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key s
 	var other, laid []named
 	for i, e := range was {
 		if _, of := wanted[e.name]; key == "" && at[e.name] != i {
-			continue // scalars stand once
+			continue // equal scalars are merged
 		} else if of {
 			laid = append(laid, e)
 		} else {
@@ -145,10 +146,10 @@ func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key s
 	return merged, nil
 }
 
-// named is an element of a list with what tells it apart: the value of a key, or itself.
+// named is an element of a list with its identity: the value of a key, or the element itself.
 type named struct{ name, value any }
 
-// namesIn gives a list's elements their names, and says where each name is first.
+// namesIn returns a list's elements with their names, and the first index of each name.
 func namesIn(list []any, key string) (all []named, first map[any]int, err error) {
 	first = map[any]int{}
 	for i, e := range list {

@@ -12,14 +12,15 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// doubtful are the annotations whose values Pods are injected with though a proxy may not start with them.
+// doubtful are annotations whose invalid values do not prevent the injection, though the proxy may not start with them.
 var doubtful = map[string]func(string) error{
 	annotation.SidecarLogLevel.Name:          isEnvoyLevel,
 	annotation.SidecarComponentLogLevel.Name: isEnvoyLevels,
 }
 
-// Warnings lists, in whole sentences, what the author of a Pod should know that is injected all the same: annotations that have no effect, or not the one
-// that they seem to have; containers whose traffic goes past the proxy. before is the Pod as it was sent, after the same with its proxy.
+// Warnings lists, in whole sentences, faults of an injected Pod that its author should know: annotations without effect
+// or with an unexpected effect, and containers whose traffic bypasses the proxy. before is the Pod as it was sent,
+// after is the Pod with its proxy.
 func Warnings(before, after *corev1.Pod) (all []string) {
 	if kind, value := injectOf(before); value != "" && value != "true" && value != "false" {
 		all = append(all, fmt.Sprintf("%s %s: %.100q is neither true nor false, and counts for nothing", kind, annotation.SidecarInject.Name,
@@ -48,7 +49,7 @@ func Warnings(before, after *corev1.Pod) (all []string) {
 	return all
 }
 
-// specOf is the part of a Pod's spec that decides whose traffic goes past the proxy.
+// specOf returns the parts of a Pod's spec that decide which traffic bypasses the proxy.
 func specOf(pod *corev1.Pod) bypass.Spec {
 	s := bypass.Spec{HostNetwork: pod.Spec.HostNetwork}
 	if all := pod.Spec.SecurityContext; all != nil {
@@ -71,7 +72,7 @@ func specOf(pod *corev1.Pod) bypass.Spec {
 	return s
 }
 
-// envoyLevels are those of Envoy's --log-level.
+// envoyLevels are the levels of Envoy's --log-level.
 var envoyLevels = []string{"trace", "debug", "info", "warning", "warn", "error", "critical", "off"}
 
 func isEnvoyLevel(v string) error {
@@ -81,7 +82,7 @@ func isEnvoyLevel(v string) error {
 	return nil
 }
 
-// isEnvoyLevels checks COMPONENT:LEVEL, several with commas between them.
+// isEnvoyLevels checks a list of COMPONENT:LEVEL with commas.
 func isEnvoyLevels(v string) error {
 	for part := range strings.SplitSeq(v, ",") {
 		component, level, _ := strings.Cut(part, ":")

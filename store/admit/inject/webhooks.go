@@ -18,20 +18,21 @@ const (
 	webhookApp     = "sidecar-injector" // label app of the configurations
 )
 
-// Webhooks are the choices of one MutatingWebhookConfiguration.
+// Webhooks are the parameters of one MutatingWebhookConfiguration.
 type Webhooks struct {
 	Namespace  string // of the control plane
-	Revision   string // that answers; empty, or default: the default one
-	Tag        string // a name for it: revision tag; empty: the configuration is the revision's own
-	Path       string // /inject, and below; empty: /inject
-	Everywhere bool   // namespaces and Pods that say nothing are injected, too
+	Revision   string // the revision that answers; empty or default: the default revision
+	Tag        string // revision tag, a second name of the revision; empty: the configuration is the revision's own
+	Path       string // /inject or below; empty: /inject
+	Everywhere bool   // also inject Pods whose namespace and labels state nothing
 	CABundle   []byte
 }
 
-// service is the Service of the default revision.
+// service is the name of the default revision's Service.
 const service = "istiod"
 
-// NameOf is the name of a revision's object (Service, ConfigMap), from that of the default revision's, as in Istio's charts.
+// NameOf returns the name of a revision's object (Service, ConfigMap), given the name of the default revision's, as in
+// Istio's charts.
 func NameOf(name, revision string) string {
 	if revision == "" || revision == "default" {
 		return name
@@ -39,7 +40,7 @@ func NameOf(name, revision string) string {
 	return name + "-" + revision
 }
 
-// Name is that of the configuration, as Istio's tools look for it.
+// Name returns the name of the configuration, by which Istio's tools find it.
 func (w Webhooks) Name() string {
 	name := NameOf("istio-sidecar-injector", w.Revision)
 	if w.Tag != "" {
@@ -51,8 +52,9 @@ func (w Webhooks) Name() string {
 	return name
 }
 
-// Configuration has the names, labels and selectors of Istio's chart. Where a namespace says a revision (istio.io/rev) its Pods' labels do not
-// count but for sidecar.istio.io/inject: "false"; where it says istio-injection, no revision label counts. At most one webhook selects a Pod.
+// Configuration returns a configuration with the names, labels and selectors of Istio's chart. In a namespace with a
+// revision (istio.io/rev), of its Pods' labels only sidecar.istio.io/inject: "false" counts. In a namespace with
+// istio-injection, no revision label counts. At most one webhook selects a Pod.
 func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
 	revision := cmp.Or(w.Tag, w.Revision, "default")
 	said, rev, own := namespaceLabel, label.IoIstioRev.Name, label.SidecarInject.Name
@@ -106,7 +108,8 @@ func notIn(key string, values ...string) req {
 }
 func absent(key string) req { return req{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist} }
 
-// Selects says whether a webhook is asked about a Pod with these labels, in a namespace with those; if not, a sentence says why.
+// Selects reports whether a webhook is called for a Pod with these labels, in a namespace with those. The sentence
+// states the reason.
 func Selects(w *admissionregistrationv1.MutatingWebhook, namespace, pod map[string]string) (bool, string) {
 	for _, of := range []struct {
 		what     string
@@ -130,7 +133,7 @@ func Selects(w *admissionregistrationv1.MutatingWebhook, namespace, pod map[stri
 	return true, "The labels of namespace and Pod select it."
 }
 
-// wanted says what a requirement wants of labels.
+// wanted describes the labels that a requirement matches.
 func wanted(r labels.Requirement) string {
 	values := strings.Join(r.Values().List(), " or ")
 	switch r.Operator() {

@@ -1,8 +1,8 @@
-// Package files is the source that reads API objects from a folder of YAML and JSON files, and follows its changes. They are those of the
-// config cluster; what is below a top-level folder cluster=NAME is of the cluster of that name.
+// Package files is the source that reads API objects from a folder of YAML and JSON files and follows its changes. The
+// objects belong to the config cluster. A top-level folder cluster=NAME holds the objects of the cluster NAME.
 //
-// Owns: the watch on the folder, what was emitted of each file.  Reads: store/object, store/origin.  Never: a schema
-// (normal has those); takes a half-written or vanished folder for an empty one.
+// Owns: the watch on the folder, the emitted state of each file. Reads: store/object, store/origin. Never: a schema
+// (normal has those); treats a half-written or vanished folder as an empty one.
 package files
 
 import (
@@ -21,13 +21,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config is what New needs. Zero durations mean the defaults.
+// Config configures New. Zero durations have defaults.
 type Config struct {
 	Dir     string
-	Cluster string        // what the config cluster is called: a folder cluster=NAME of that name holds its objects too
-	Quiet   time.Duration // a burst of changes is over when there was none for so long, or is cut; default 30 ms
-	Grace   time.Duration // what takes objects away must look the same for so long; default 250 ms
-	Rescan  time.Duration // file systems that do not report changes are walked so often; default 10 s
+	Cluster string        // name of the config cluster: a folder cluster=NAME with this name holds its objects too
+	Quiet   time.Duration // pause without changes that ends a burst; default 30 ms
+	Grace   time.Duration // how long a removal must be seen before it is accepted; default 250 ms
+	Rescan  time.Duration // pause between walks, for file systems that do not report changes; default 10 s
 	Log     *slog.Logger
 }
 
@@ -48,8 +48,8 @@ type Source struct {
 	parsed, scans, events atomic.Uint64
 }
 
-// New checks the configuration; nothing is read before Run. The folder must exist: a misspelt name is no empty folder.
-// An error: it does not, or is no folder.
+// New returns a Source; nothing is read before Run. The folder must exist, so that a misspelt name does not count as an
+// empty folder. Errors: the path does not exist or is not a folder.
 func New(c Config) (*Source, error) {
 	info, err := os.Stat(c.Dir)
 	if err != nil {
@@ -71,8 +71,8 @@ func New(c Config) (*Source, error) {
 	return s, nil
 }
 
-// Problems is everything that is wrong with the folder now: documents that cannot be read (they are emitted as Broken events
-// too), objects that two files have. Safe for concurrent use.
+// Problems returns all present problems of the folder: documents that cannot be read (Run also emits them as Broken
+// events), and objects that occur twice. It is safe for concurrent use.
 func (s *Source) Problems() []object.Problem {
 	if p := s.problems.Load(); p != nil {
 		return *p
@@ -80,13 +80,14 @@ func (s *Source) Problems() []object.Problem {
 	return nil
 }
 
-// Stats is safe for concurrent use.
+// Stats returns the counts. It is safe for concurrent use.
 func (s *Source) Stats() Stats {
 	return Stats{Parsed: s.parsed.Load(), Scans: s.scans.Load(), Events: s.events.Load()}
 }
 
-// Read reads a folder once, for tools that work offline: all events, Synced last, and what is wrong with the folder.
-// cluster is what the config cluster is called; skipped, which may be nil, is told of documents that are no objects.
+// Read reads a folder once, for tools that work offline. It returns all events, Synced last, and the problems of the
+// folder. cluster is the name of the config cluster. skipped, which may be nil, receives the location of each document
+// that is not an object. Errors are those of New and ReadChanges.
 func Read(dir, cluster string, skipped func(location string)) ([]object.Event, []object.Problem, error) {
 	s, err := New(Config{Dir: dir, Cluster: cluster})
 	if err != nil {
@@ -99,8 +100,9 @@ func Read(dir, cluster string, skipped func(location string)) ([]object.Event, [
 	return events, s.Problems(), err
 }
 
-// ReadChanges reads the folder now and returns what changed since the last look, Synced last, for callers that say themselves
-// when to look, instead of Run: what is there is believed at once. An error: the folder itself cannot be read.
+// ReadChanges reads the folder and returns the changes since the last call, Synced last. It is for callers that choose
+// the moments themselves, instead of Run, and accepts every reading at once. An error means that the folder itself
+// cannot be read.
 func (s *Source) ReadChanges() ([]object.Event, error) {
 	readings, tree := s.scan()
 	if err := tree.unknown[""]; err != nil {
@@ -113,10 +115,10 @@ func (s *Source) ReadChanges() ([]object.Event, error) {
 	return append(events, object.Event{Op: object.Synced}), nil
 }
 
-// Run emits everything that is in the folder, then Synced, then every change, until ctx ends. emit is called from one
-// goroutine, with what belongs together in one call: a burst of changes, for ten times Quiet at most; of changes that go on
-// without end what changed in one namespace within twice Quiet.
-// An error: the folder cannot be watched or read at the beginning; else it is the context's.
+// Run emits the whole folder, then Synced, then every change, until ctx ends. It calls emit from one goroutine, with
+// related changes in one call: those of a burst, cut after ten times Quiet. During changes without end, each call has
+// the changes of one namespace within twice Quiet. Errors: the folder cannot be watched or read at the beginning;
+// otherwise the context's.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	watch, err := newWatch(s.Dir)
 	if err != nil {
@@ -164,7 +166,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 	}
 }
 
-// wake reads what is dirty, and what is pending and due.
+// wake reads the files that changed, and the pending ones that are due.
 func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]object.Event)) {
 	paths, whole, endless := dirty.take(now)
 	if whole {
@@ -192,7 +194,8 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 	})
 }
 
-// byNamespace divides events by cluster and namespace: what is edited without end in one is not emitted together with what happens in another.
+// byNamespace divides events by cluster and namespace, so that endless edits in one namespace are not emitted together
+// with changes of others.
 func byNamespace(events []object.Event) (parts [][]object.Event) {
 	at := map[object.ID]int{}
 	for _, e := range events {
@@ -208,7 +211,7 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// rescan walks the whole folder, renews the watches and emits what changed.
+// rescan walks the whole folder, renews the watches and emits the changes.
 func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), first bool) *tree {
 	readings, tree := s.scan()
 	watch.set(tree.dirs)
@@ -221,7 +224,7 @@ func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), 
 	return tree
 }
 
-// scan walks the folder and readings at the files that may have changed, and at those that are gone.
+// scan walks the folder and reads the files that may have changed or vanished.
 func (s *Source) scan() ([]reading, *tree) {
 	s.scans.Add(1)
 	t := walk(s.Dir)
@@ -242,14 +245,14 @@ func (s *Source) scan() ([]reading, *tree) {
 	s.known = maps.Clone(t.files)
 	for _, l := range readings {
 		if l.err != nil {
-			delete(s.known, l.path) // tried again by the next walk
+			delete(s.known, l.path) // the next walk tries again
 		}
 	}
 	slices.SortFunc(readings, func(a, b reading) int { return cmp.Compare(a.path, b.path) })
 	return readings, t
 }
 
-// faults takes over what a walk could not list.
+// faults stores the folders that a walk could not list.
 func (s *Source) faults(t *tree) {
 	for path := range s.reader.faults {
 		if _, isFile := s.reader.files[path]; !isFile && t.unknown[path] == nil && t.irregular[path] == nil {

@@ -13,16 +13,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// file is what stands of one file: its good objects, and those that stood before and cannot be read now.
+// file is the accepted state of one file: its valid objects, and earlier objects that cannot be read now.
 type file struct {
 	sum     [32]byte
 	objects map[object.ID]*object.Object
 	broken  []doc
-	twice   []doc // objects that the file has before already
-	foreign []doc // documents that are no objects
+	twice   []doc // objects that occur earlier in the same file
+	foreign []doc // documents that are not objects
 }
 
-// newFile makes what stands from the documents of a file and what stood of it before (nil: nothing). Where it had objects, a document that is none is broken.
+// newFile returns the state of a file, given its documents and its state before (nil: none). If the file had objects, a
+// document that is not an object counts as broken.
 func newFile(sum [32]byte, docs []doc, before *file) *file {
 	f := &file{sum: sum, objects: map[object.ID]*object.Object{}}
 	had := before != nil && len(before.objects) > 0
@@ -52,10 +53,10 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 	return f
 }
 
-// folder is what was emitted of all files. It is pure: no clock, no file system.
+// folder is the emitted state of all files. It is pure: it uses no clock and no file system.
 type folder struct {
 	files       map[string]*file
-	definitions map[object.ID][]string // paths that hold the object, the one that had it first in front
+	definitions map[object.ID][]string // paths that have the object, in the order in which they got it
 	emitted     map[object.ID]*object.Object
 	faults      map[string]string // path -> why its present content is not used
 }
@@ -65,7 +66,7 @@ func newFolder() *folder {
 		faults: map[string]string{}}
 }
 
-// get is an object as it was emitted last (nil: it was not), and as it is now (nil: it is not there).
+// get returns an object as it was emitted last (nil: it was not), and as it is now (nil: it is absent).
 func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 	if paths := f.definitions[id]; len(paths) > 0 {
 		now = f.files[paths[0]].objects[id]
@@ -73,7 +74,7 @@ func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 	return f.emitted[id], now
 }
 
-// apply takes new contents of some files (nil: the file is gone), all read at once, and says what that changes.
+// apply replaces the states of some files (nil: the file is gone) and returns the resulting events.
 func (f *folder) apply(changes map[string]*file) []object.Event {
 	touched := touches{}
 	var events []object.Event
@@ -82,7 +83,7 @@ func (f *folder) apply(changes map[string]*file) []object.Event {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
-	var over []doc // broken documents that are no more
+	var over []doc // documents that are no longer broken
 	for _, path := range paths {
 		old, now := f.files[path], changes[path]
 		f.redefine(path, old, now, touched)
@@ -99,7 +100,7 @@ func (f *folder) apply(changes map[string]*file) []object.Event {
 	}
 	for _, d := range over {
 		if d.id.Name != "" && len(f.definitions[d.id]) > 0 {
-			touched[d.id] = true // it was broken in between
+			touched[d.id] = true // the object was reported as broken in between
 		} else if !f.stillBroken(d) {
 			events = append(events, object.Event{Op: object.Delete, ID: d.id, Location: d.location, Why: object.Missing})
 		}
@@ -107,17 +108,17 @@ func (f *folder) apply(changes map[string]*file) []object.Event {
 	return append(events, f.events(touched)...)
 }
 
-// touches are the objects that a change is about; true: emitted again even if it is the same.
+// touches are the objects of a change. true: the object is emitted even if it is unchanged.
 type touches map[object.ID]bool
 
-// note adds an object, and leaves it as it is where it was there.
+// note adds an object and keeps its value if it is there already.
 func (t touches) note(id object.ID) {
 	if !t[id] {
 		t[id] = false
 	}
 }
 
-// redefine moves the definitions of objects from one content of a path to the next.
+// redefine updates the definitions of objects after a change of one path.
 func (f *folder) redefine(path string, old, now *file, touched touches) {
 	if old != nil {
 		for id := range old.objects {
@@ -162,7 +163,7 @@ func diffBroken(old, now *file) (began, ended []doc) {
 	return began, ended
 }
 
-// stillBroken says whether an object that is named in full is broken in another document.
+// stillBroken reports whether an object with a full name is broken in another document.
 func (f *folder) stillBroken(d doc) bool {
 	if d.id.Name == "" {
 		return false
@@ -177,7 +178,7 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// events compares what was emitted of the touched objects with what holds now.
+// events returns the differences between the emitted and the present state of the touched objects.
 func (f *folder) events(touched touches) []object.Event {
 	var puts, deletes []object.Event
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
@@ -197,14 +198,14 @@ func (f *folder) events(touched touches) []object.Event {
 	return append(puts, deletes...)
 }
 
-// withdraw takes an object back that was emitted.
+// withdraw returns the Delete of an emitted object.
 func (f *folder) withdraw(id object.ID) object.Event {
 	e := object.Event{Op: object.Delete, ID: id, Location: f.emitted[id].Location, Why: object.Missing}
 	delete(f.emitted, id)
 	return e
 }
 
-// problems is everything that is wrong with the folder, by file.
+// problems lists all problems of the folder, by file.
 func (f *folder) problems() []object.Problem {
 	var all []object.Problem
 	for path, why := range f.faults {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// misnamed says what is wrong with the name or the namespace of an object, by the rules that Kubernetes has for its kind
-// (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/); empty: nothing.
+// misnamed returns the fault in the name or the namespace of an object, by Kubernetes' rules for its kind
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/); empty if there is no fault.
 func (h head) misnamed() string {
 	m := h.Metadata
 	if m.Name == "" {
@@ -19,7 +19,7 @@ func (h head) misnamed() string {
 	group, _ := cutLast(h.APIVersion)
 	switch {
 	case group == "rbac.authorization.k8s.io":
-		valid = pathSegment // system:node
+		valid = pathSegment // such as system:node
 	case group == "" && (h.Kind == "Service" || h.Kind == "Namespace"):
 		valid = validation.IsDNS1123Label
 	}
@@ -34,7 +34,7 @@ func (h head) misnamed() string {
 	return ""
 }
 
-// pathSegment is the rule for names that are no DNS names.
+// pathSegment checks names that need not be DNS names.
 func pathSegment(name string) []string {
 	if name == "." || name == ".." || strings.ContainsAny(name, "/%") || strings.ContainsFunc(name, unicode.IsControl) {
 		return []string{`may not be "." or ".." or hold "/", "%" or control characters`}
@@ -42,10 +42,10 @@ func pathSegment(name string) []string {
 	return nil
 }
 
-// longestName is the length in bytes of the longest name that Kubernetes takes.
+// longestName is the longest name that Kubernetes accepts, in bytes.
 const longestName = validation.DNS1123SubdomainMaxLength
 
-// printable is a name as it may be shown: no control characters, and no longer than names may be.
+// printable returns a name for messages, without control characters and cut to longestName.
 func printable(name string) string {
 	name = strings.ToValidUTF8(name[:min(len(name), longestName)], "?")
 	return strings.Map(func(r rune) rune {

@@ -21,25 +21,26 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Limits of what is read. A YAML document grows by its aliases, so its JSON has a limit of its own.
+// Limits of the input. The JSON of a YAML document has its own limit, because aliases enlarge it.
 const (
 	maxDocument = 4 << 20
 	maxFile     = 64 << 20
 	maxExpanded = 64 << 20
-	// aliasGrowth bounds what n nested aliases can do to a document: 3 of them may triple it, e^(1/e) each.
+	// aliasGrowth bounds the growth of a document by each of its nested aliases: three aliases may triple it, so each
+	// contributes e^(1/e) at most.
 	aliasGrowth = 1.4447
 )
 
-// doc is one document of a file: an object, or what can be said of one that cannot be read.
+// doc is one document of a file: an object, or the known parts of a broken one.
 type doc struct {
 	object   *object.Object
 	id       object.ID // of the object; for a broken one as much as could be read
 	location string
-	wrong    string // not empty: broken
-	foreign  bool   // a JSON document that is plainly no object of Kubernetes
+	wrong    string // why the document is broken; empty: it is not
+	foreign  bool   // a JSON document that is certainly not a Kubernetes object
 }
 
-// parse reads all documents of one file. path is as users know it, relative to the folder; config is what the config cluster is called.
+// parse parses all documents of one file. path is relative to the folder; config is the name of the config cluster.
 func parse(config, path string, data []byte) []doc {
 	from, err := originOf(config, path)
 	if err != nil {
@@ -55,10 +56,11 @@ func parse(config, path string, data []byte) []doc {
 	return docs
 }
 
-// clusterFolder is how the name of a top-level folder begins that holds the objects of another cluster than the config cluster.
+// clusterFolder is the prefix of top-level folders with objects of other clusters than the config cluster.
 const clusterFolder = "cluster="
 
-// originOf is the origin of what a file holds: of cluster NAME below the top-level folder cluster=NAME, else of the config cluster.
+// originOf returns the origin of a file's objects: cluster NAME below the top-level folder cluster=NAME, otherwise the
+// config cluster. An error means that NAME is not a valid name of a cluster.
 func originOf(config, path string) (origin.Origin, error) {
 	folder, _, below := strings.Cut(path, "/")
 	name, is := strings.CutPrefix(folder, clusterFolder)
@@ -97,7 +99,7 @@ func documents(path string, data []byte) []doc {
 			continue
 		}
 		if string(tree) == "null" {
-			continue // only comments
+			continue // the document has only comments
 		}
 		if strings.HasSuffix(path, ".json") && foreign(tree) {
 			docs = append(docs, doc{location: location, foreign: true})
@@ -108,7 +110,8 @@ func documents(path string, data []byte) []doc {
 	return docs
 }
 
-// foreign says whether JSON is plainly no object of Kubernetes, nor what is left of one: it has none of the fields that tell one, in whatever case.
+// foreign reports whether JSON is certainly neither a Kubernetes object nor a part of one: it has none of an object's
+// typical fields, in upper or lower case.
 func foreign(tree []byte) bool {
 	var list []json.RawMessage
 	if bytes.HasPrefix(tree, []byte("[")) && json.Unmarshal(tree, &list) == nil {
@@ -116,7 +119,7 @@ func foreign(tree []byte) bool {
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(tree, &fields) != nil {
-		return true // a number, a text
+		return true // a number or a text
 	}
 	for name := range fields {
 		switch strings.ToLower(name) {
@@ -133,7 +136,7 @@ type rawDoc struct {
 	wrong string
 }
 
-// split cuts a file into documents: YAML at lines that start with ---, JSON at the end of each value.
+// split divides a file into documents: YAML at lines that start with ---, JSON at the end of each value.
 func split(path string, data []byte) []rawDoc {
 	if !strings.HasSuffix(path, ".json") {
 		return splitYAML(data)
@@ -153,8 +156,8 @@ func split(path string, data []byte) []rawDoc {
 	}
 }
 
-// splitYAML cuts at document separators. A line "---" inside a block scalar would have to be indented, so the start of
-// the line is enough (https://yaml.org/spec/1.2.2/#rule-c-forbidden).
+// splitYAML divides YAML at document separators. Inside a block scalar a line "---" must be indented, so checking the
+// start of the line is enough (https://yaml.org/spec/1.2.2/#rule-c-forbidden).
 func splitYAML(data []byte) []rawDoc {
 	var docs []rawDoc
 	start := 0
@@ -192,7 +195,7 @@ var (
 	notYAML = regexp.MustCompile(`^(?:error converting YAML to JSON: )?(?:yaml: )?(?:unmarshal errors:\s*)?`)
 )
 
-// toJSON converts one YAML (or JSON) document; keys that are there twice are refused, and so is what could blow up.
+// toJSON converts one YAML (or JSON) document. Errors: a repeated key, invalid YAML, or a size beyond the limits.
 func toJSON(data []byte) (tree []byte, err error) {
 	if len(data) > maxDocument {
 		return nil, fmt.Errorf("the document has %d bytes, more than %d", len(data), maxDocument)
@@ -211,7 +214,7 @@ func toJSON(data []byte) (tree []byte, err error) {
 		}
 	}
 	defer func() {
-		if p := recover(); p != nil { // the YAML library is not ours; one file must not end the process
+		if p := recover(); p != nil { // the YAML library may panic, and one file must not end the process
 			tree, err = nil, fmt.Errorf("is no YAML: %v", p)
 		}
 	}()
@@ -225,7 +228,7 @@ func toJSON(data []byte) (tree []byte, err error) {
 	return tree, nil
 }
 
-// head is what every Kubernetes object starts with.
+// head holds the fields at the start of every Kubernetes object.
 type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -241,7 +244,7 @@ type head struct {
 	} `json:"metadata"`
 }
 
-// objects makes the objects of one document: one, or those of a List.
+// objects parses one document into its object, or the objects of a List.
 func objects(location string, tree []byte) []doc {
 	var h head
 	err := json.Unmarshal(tree, &h)
@@ -261,7 +264,7 @@ func objects(location string, tree []byte) []doc {
 	return []doc{single(location, tree)}
 }
 
-// misfit names the field that is not what every object has there.
+// misfit names the field whose type is wrong for an object.
 func misfit(err error) string {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -276,7 +279,7 @@ func misfit(err error) string {
 	return fmt.Sprintf("%s must not be a %s", wrong.Field, wrong.Value)
 }
 
-// clusterScoped are the kinds that live in no namespace, of those that anything here reads.
+// clusterScoped lists the cluster-scoped kinds among those that Navarch reads.
 var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "PersistentVolume": true,
 	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true, "GatewayClass": true, "IngressClass": true,
 	"MutatingWebhookConfiguration": true, "ValidatingWebhookConfiguration": true, "StorageClass": true, "PriorityClass": true}
@@ -284,7 +287,7 @@ var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "Persistent
 func single(location string, tree []byte) doc {
 	var h head
 	err := json.Unmarshal(tree, &h)
-	id := h.id() // what does fit is read even if something does not
+	id := h.id() // the valid fields are set even after an error
 	switch {
 	case err != nil:
 		return doc{id: id, location: location, wrong: misfit(err)}
@@ -306,7 +309,7 @@ func single(location string, tree []byte) doc {
 	return doc{object: o, id: id, location: location}
 }
 
-// id is the object's ID; a namespaced object without a namespace is in default, as with kubectl.
+// id returns the object's ID. A namespaced object without a namespace is in default, as with kubectl.
 func (h head) id() object.ID {
 	group, _ := cutLast(h.APIVersion)
 	id := object.ID{Group: group, Kind: h.Kind, Namespace: h.Metadata.Namespace, Name: h.Metadata.Name}
@@ -318,7 +321,7 @@ func (h head) id() object.ID {
 	return id
 }
 
-// cutLast cuts group/version; the core group has no name.
+// cutLast splits group/version. The core group has an empty name.
 func cutLast(apiVersion string) (group, version string) {
 	if g, v, found := strings.Cut(apiVersion, "/"); found {
 		return g, v
@@ -331,15 +334,15 @@ var (
 	lineAPI  = regexp.MustCompile(`(?m)^\s*"?apiVersion"?:\s*"?([a-z0-9./-]+)"?,?\s*$`)
 	lineName = regexp.MustCompile(`(?m)^\s+"?name"?:\s*"?([A-Za-z0-9.-]+)"?,?\s*$`)
 	lineNS   = regexp.MustCompile(`(?m)^\s+"?namespace"?:\s*"?([a-z0-9-]+)"?,?\s*$`)
-	// The same within braces on one line, as in JSON.
+	// The same fields within braces on one line, as in JSON.
 	flowKind = regexp.MustCompile(`[{,]\s*"kind"\s*:\s*"([A-Za-z]+)"`)
 	flowAPI  = regexp.MustCompile(`[{,]\s*"apiVersion"\s*:\s*"([a-z0-9./-]+)"`)
 	flowName = regexp.MustCompile(`"?metadata"?\s*:\s*\{(?:[^{}]*?,)??\s*"?name"?\s*:\s*"?([A-Za-z0-9.-]+)`)
 	flowNS   = regexp.MustCompile(`"?metadata"?\s*:\s*\{(?:[^{}]*?,)??\s*"?namespace"?\s*:\s*"?([a-z0-9-]+)`)
 )
 
-// broken is a document that cannot be read; what its lines say of its identity is taken down for messages, and so that a
-// policy that was never readable can be closed.
+// broken returns the doc of a document that cannot be read. It searches the lines for the object's identity, for
+// messages, and to close the workloads of a policy that was never readable.
 func broken(location string, data []byte, wrong string) doc {
 	d := doc{location: location, wrong: wrong}
 	if len(data) > maxDocument {

@@ -9,26 +9,27 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// look is one look at one file.
+// reading is the result of reading one file once.
 type reading struct {
 	path    string
 	missing bool
-	err     error // there, and not readable
+	err     error // the file exists and cannot be read
 	data    []byte
 }
 
-// reader decides which readings are believed. Whatever takes objects away, or readings cut off, must look the same a grace
-// period later: editors and copying tools remove, truncate and write in turn. It is pure: time comes as an argument.
+// reader decides which readings are accepted. A reading that removes objects, or seems truncated, must be repeated
+// after a grace period, because editors and copying tools remove, truncate and write in turn. It is pure: time is an
+// argument.
 type reader struct {
 	*folder
-	cluster string // what the config cluster is called
+	cluster string // name of the config cluster
 	grace   time.Duration
 	pending map[string]*pending
 	parsed  int                   // files parsed so far
-	skipped func(location string) // told of each document that is no object, once for each content of its file
+	skipped func(location string) // receives each document that is not an object, once for each content of its file
 }
 
-// pending is a change that is believed when it readings the same again.
+// pending is a change that is accepted once it is read again unchanged.
 type pending struct {
 	sum   [32]byte
 	gone  bool
@@ -40,7 +41,8 @@ func newReader(cluster string, grace time.Duration) *reader {
 	return &reader{folder: newFolder(), cluster: cluster, grace: grace, pending: map[string]*pending{}, skipped: func(string) {}}
 }
 
-// step takes readings that were taken together. trust: there is nothing to lose yet, believe them all.
+// step applies readings that were made together. With trust all of them are accepted, because there are no objects to
+// lose yet.
 func (r *reader) step(now time.Time, readings []reading, trust bool) []object.Event {
 	changes := map[string]*file{}
 	yielder := loop.NewYielder()
@@ -62,7 +64,7 @@ func (r *reader) step(now time.Time, readings []reading, trust bool) []object.Ev
 	return r.apply(changes)
 }
 
-// acceptReading says what a look makes of its file, and whether that is believed; false: what stands, stands.
+// acceptReading returns the new state of a file and whether it is accepted; false keeps the present state.
 func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, bool) {
 	have := r.files[l.path]
 	delete(r.faults, l.path)
@@ -99,7 +101,7 @@ func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, boo
 	return next, r.confirmed(now, l.path, &pending{sum: sum, file: next})
 }
 
-// suspect says whether a content may be the beginning of another: objects are missing, or its last line has no end.
+// suspect reports whether a content may be truncated: objects are missing, or the last line has no end.
 func suspect(have, next *file, data []byte) bool {
 	if !bytes.HasSuffix(data, []byte("\n")) {
 		return true
@@ -114,7 +116,7 @@ func suspect(have, next *file, data []byte) bool {
 	return false
 }
 
-// confirmed says whether a path has looked like this for the grace period.
+// confirmed reports whether a path has had this pending change for the grace period.
 func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	have := r.pending[path]
 	if have == nil || have.gone != like.gone || have.sum != like.sum {
@@ -125,8 +127,8 @@ func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	return now.Sub(have.since) >= r.grace
 }
 
-// due is when the pending paths are to be looked at again: together, so that all of what goes at once is judged at once,
-// but no later than four grace periods after the first.
+// due returns when the pending paths are read again. They are read together, so that objects that vanish together are
+// removed together, but no later than four grace periods after the first.
 func (r *reader) due() (time.Time, bool) {
 	var first, last time.Time
 	for _, p := range r.pending {

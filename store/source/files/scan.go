@@ -12,25 +12,26 @@ import (
 	"syscall"
 )
 
-// signature tells whether a file may have changed without reading it.
+// signature shows whether a file may have changed, without reading it.
 type signature struct {
 	size, modified int64
 	device, inode  uint64
 }
 
-// tree is one walk over the folder.
+// tree is the result of one walk over the folder.
 type tree struct {
 	root      string
 	files     map[string]signature // by path relative to root
-	irregular map[string]error     // paths of what is no file and no folder, though its name is one of ours, or a link to nothing; and why
-	dirs      []string             // to be watched, root among them
-	unknown   map[string]error     // sub-folders (relative) that could not be listed: nothing is known about what is in them
-	seen      map[[2]uint64]bool   // real directories: a link back up must not loop
+	irregular map[string]error     // paths with a file's name that are neither file nor folder, or links to nothing; with the reason
+	dirs      []string             // folders to watch, including root
+	unknown   map[string]error     // sub-folders (relative) that cannot be listed, so that their content is unknown
+	seen      map[[2]uint64]bool   // real directories by device and inode, because links may form loops
 }
 
 const maxFolderDepth = 32
 
-// walk lists the files below root: hidden names left out, links followed (a mounted ConfigMap is links into ..data).
+// walk lists the files below root. It skips hidden names and follows links (a mounted ConfigMap consists of links into
+// ..data).
 func walk(root string) *tree {
 	t := &tree{root: root, files: map[string]signature{}, irregular: map[string]error{}, unknown: map[string]error{},
 		seen: map[[2]uint64]bool{}}
@@ -75,7 +76,7 @@ func (t *tree) dir(rel string, depth int) {
 		}
 		info, err := os.Stat(filepath.Join(t.root, path))
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink == 0: // gone since
+		case errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink == 0: // removed since the folder was listed
 		case err != nil:
 			t.irregular[path] = linkFault(filepath.Join(t.root, path), err)
 		case info.IsDir():
@@ -89,7 +90,7 @@ func (t *tree) dir(rel string, depth int) {
 	}
 }
 
-// linkFault is why a path that is listed cannot be looked at: as a rule it is a link to nothing.
+// linkFault returns why a listed path cannot be examined. Usually it is a link to nothing.
 func linkFault(full string, err error) error {
 	if to, failed := os.Readlink(full); failed == nil && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("it is a link to %s, which does not exist", to)
@@ -97,7 +98,7 @@ func linkFault(full string, err error) error {
 	return err
 }
 
-// notRegular is why something that is no file is not read: reading a pipe would wait for somebody who writes.
+// notRegular returns why a path that is not a file is not read: reading a pipe would wait for a writer.
 func notRegular(info fs.FileInfo) error {
 	what := "a device"
 	switch {
@@ -109,14 +110,14 @@ func notRegular(info fs.FileInfo) error {
 	return fmt.Errorf("it is %s, not a file", what)
 }
 
-// fault notes a folder that cannot be listed; a sub-folder that is gone is just gone.
+// fault stores a folder that cannot be listed. A sub-folder that vanished is not a fault.
 func (t *tree) fault(rel string, err error) {
 	if rel == "" || !errors.Is(err, fs.ErrNotExist) {
 		t.unknown[rel] = err
 	}
 }
 
-// covers says whether nothing is known about a path, since a folder above it could not be listed.
+// covers reports whether a path's content is unknown, because the path or a folder above it cannot be read.
 func (t *tree) covers(path string) bool {
 	if t.irregular[path] != nil {
 		return true
@@ -145,7 +146,7 @@ func sign(info fs.FileInfo) signature {
 	return s
 }
 
-// read readings at one file. It waits for nobody: what is no file is not read.
+// read reads one file. Pipes and devices are skipped without blocking.
 func read(root, path string) reading {
 	data, err := contents(filepath.Join(root, path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,17 +159,17 @@ func contents(full string) ([]byte, error) {
 	info, err := os.Stat(full)
 	if err != nil {
 		if link, failed := os.Lstat(full); failed == nil && link.Mode()&fs.ModeSymlink != 0 {
-			return nil, fmt.Errorf("%v", linkFault(full, err)) // it is there: nothing is missing
+			return nil, fmt.Errorf("%v", linkFault(full, err)) // the link exists, so the file does not count as missing
 		}
 		return nil, err
 	}
 	if info.IsDir() {
-		return nil, fs.ErrNotExist // of that name there is no file
+		return nil, fs.ErrNotExist // there is no file of that name
 	}
-	if !info.Mode().IsRegular() { // devices may not even be opened
+	if !info.Mode().IsRegular() { // opening a device may have effects
 		return nil, notRegular(info)
 	}
-	file, err := os.OpenFile(full, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	file, err := os.OpenFile(full, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the path may have become a pipe
 	if err != nil {
 		return nil, err
 	}
@@ -182,5 +183,5 @@ func contents(full string) ([]byte, error) {
 	if info.Size() > maxFile {
 		return nil, fmt.Errorf("the file has %d bytes, more than %d", info.Size(), maxFile)
 	}
-	return io.ReadAll(io.LimitReader(file, maxFile+1)) // parse refuses one that has grown
+	return io.ReadAll(io.LimitReader(file, maxFile+1)) // parse refuses a file that has grown
 }

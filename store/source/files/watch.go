@@ -28,9 +28,9 @@ func newWatch(root string) (*watch, error) {
 	return &watch{w, root}, nil
 }
 
-func (w *watch) close() { _ = w.Close() } // nothing is lost by it
+func (w *watch) close() { _ = w.Close() } // an error has no effect
 
-// set watches these folders and no others. A folder behind a link is watched again: the link may lead elsewhere now.
+// set watches exactly these folders. A folder behind a link is watched again, because the link may have changed.
 func (w *watch) set(dirs []string) {
 	want := map[string]bool{}
 	for _, dir := range dirs {
@@ -40,7 +40,7 @@ func (w *watch) set(dirs []string) {
 		info, err := os.Lstat(dir)
 		link := err == nil && info.Mode()&fs.ModeSymlink != 0
 		if !want[dir] || link && dir != w.root {
-			_ = w.Remove(dir) // gone by itself already
+			_ = w.Remove(dir) // the folder may be gone already
 		}
 	}
 	for dir := range want {
@@ -48,19 +48,19 @@ func (w *watch) set(dirs []string) {
 	}
 }
 
-// dirty collects what changed during one burst. A burst that does not end is cut: after ten times quiet, and from then on, until
-// a quiet moment comes, after twice quiet. Who edits without end thus holds up others for no longer than that.
+// dirty collects the changes of one burst. An endless burst is cut after ten times quiet, and then, until a quiet
+// moment comes, after each twice quiet. So endless edits delay other changes no longer than that.
 type dirty struct {
 	quiet       time.Duration
 	paths       map[string]bool
-	whole       bool // something about folders or links: walk
+	whole       bool // folders or links changed: walk everything
 	first, last time.Time
-	cut         time.Time // when the burst before this one had been cut and emitted; zero: it was over
+	cut         time.Time // when the previous burst was cut and emitted; zero: it had ended
 }
 
 func newDirty(quiet time.Duration) *dirty { return &dirty{quiet: quiet, paths: map[string]bool{}} }
 
-// note takes one event of the watch.
+// note adds one event of the watch.
 func (d *dirty) note(now time.Time, root string, e fsnotify.Event, known map[string]*file) {
 	rel, err := filepath.Rel(root, e.Name)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d *dirty) note(now time.Time, root string, e fsnotify.Event, known map[str
 	}
 	base := filepath.Base(rel)
 	switch {
-	case strings.HasPrefix(base, ".."): // ..data of a mounted ConfigMap: all links lead elsewhere
+	case strings.HasPrefix(base, ".."): // ..data of a mounted ConfigMap: all its links have changed
 		d.all(now)
 	case strings.HasPrefix(base, ".") && base != ".":
 	case wanted(rel):
@@ -85,7 +85,7 @@ func (d *dirty) note(now time.Time, root string, e fsnotify.Event, known map[str
 	}
 }
 
-// folderOf says whether a path that is gone was a folder that files were read from.
+// folderOf reports whether a vanished path was a folder with known files.
 func folderOf(rel string, known map[string]*file) bool {
 	for path := range known {
 		if rel == "." || strings.HasPrefix(path, rel+string(filepath.Separator)) {
@@ -103,14 +103,14 @@ func (d *dirty) all(now time.Time) {
 func (d *dirty) touch(now time.Time) {
 	if d.first.IsZero() {
 		d.first = now
-		if now.Sub(d.cut) >= d.quiet { // that was its end
+		if now.Sub(d.cut) >= d.quiet { // the previous burst has ended meanwhile
 			d.cut = time.Time{}
 		}
 	}
 	d.last = now
 }
 
-// due is when the burst is over or cut.
+// due returns when the burst ends or is cut; false without a burst.
 func (d *dirty) due() (time.Time, bool) {
 	if d.first.IsZero() {
 		return time.Time{}, false
@@ -131,8 +131,8 @@ func (d *dirty) end() (at time.Time, cut bool) {
 	return at, false
 }
 
-// take hands the burst over if it is over or cut, and starts the next. endless: it is not the first that was cut, so what
-// belongs together in it is not known.
+// take returns the burst if it has ended or is cut, and starts the next one. endless means that an earlier burst was
+// cut already, so that related changes cannot be recognised.
 func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false
@@ -151,8 +151,8 @@ func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	return paths, whole, endless
 }
 
-// done is called when what was taken has been read and emitted. What changed meanwhile is noted from now on: that there was
-// nothing to note for so long was no quiet moment.
+// done is called after the burst of take was read and emitted. Changes during that time are noted afterwards, so that
+// time does not count as a quiet moment.
 func (d *dirty) done(now time.Time) {
 	if !d.cut.IsZero() {
 		d.cut = now
