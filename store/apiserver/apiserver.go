@@ -1,8 +1,9 @@
-// Package apiserver is a client of one Kubernetes API server, for single requests in JSON: reviews, public keys, objects that are read or written by
-// their name, and lists that are read once. What is followed is store/source/kube's.
+// Package apiserver is a client of one Kubernetes API server, for single requests in JSON: reviews, public keys,
+// objects that are read or written by name, and lists that are read once. Objects that are watched are read by
+// store/source/kube.
 //
-// Owns: its connections.  Reads: a kubeconfig, or the service account of the Pod.  Never: sends anything to another host than the API
-// server's; follows a redirection; reads an answer without a bound; logs what it sends.
+// Owns: its connections. Reads: a kubeconfig, or the service account of the Pod. Never: sends a request to another host
+// than the API server's; follows a redirect; reads a response without a bound; logs the content of requests.
 package apiserver
 
 import (
@@ -20,33 +21,33 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// MaxAnswer bounds an answer, in bytes: etcd takes no larger object of Kubernetes than 1.5 MiB.
+// MaxAnswer bounds a response, in bytes. etcd accepts no object of Kubernetes above 1.5 MiB.
 const MaxAnswer = 4 << 20
 
-// Client is safe for concurrent use.
+// Client sends requests to one API server. It is safe for concurrent use.
 type Client struct {
 	base string // URL without a slash at its end
 	http *http.Client
 }
 
-// Status is an answer that says no: an error of its caller's, or of the API server.
+// Status is a response with an error code: the caller's error, or the API server's.
 type Status struct {
-	Code            int    // of HTTP
-	Reason, Message string // as the API server says, shortened; may be empty
+	Code            int    // HTTP status code
+	Reason, Message string // from the API server, shortened; may be empty
 }
 
 func (s *Status) Error() string {
 	return fmt.Sprintf("the API server answered %d %s: %s", s.Code, s.Reason, s.Message)
 }
 
-// IsStatus says whether an error is an answer with a code of HTTP.
+// IsStatus reports whether an error is a response with an HTTP status code.
 func IsStatus(err error, code int) bool {
 	var status *Status
 	return errors.As(err, &status) && status.Code == code
 }
 
-// Config is that of a kubeconfig; of an empty path the service account of the Pod that this process is in.
-// An error: the file cannot be read, or this process is not in a Pod.
+// Config returns the client configuration of a kubeconfig. An empty path stands for the service account of this
+// process's Pod. Errors: the file cannot be read, or this process is not in a Pod.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		return clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -58,7 +59,7 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// New is a client of the API server of Config(kubeconfig). Nothing is asked. Errors are those of Config and Of.
+// New returns a client of the API server of Config(kubeconfig). It sends no request. Errors are those of Config and Of.
 func New(kubeconfig string) (*Client, error) {
 	config, err := Config(kubeconfig)
 	if err != nil {
@@ -67,7 +68,8 @@ func New(kubeconfig string) (*Client, error) {
 	return Of(config)
 }
 
-// Of is a client of an API server. Nothing is asked. An error: an address, certificate or other credential in the configuration cannot be used.
+// Of returns a client of an API server. It sends no request. An error means that an address, certificate or other
+// credential in the configuration is unusable.
 func Of(config *rest.Config) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -80,27 +82,29 @@ func Of(config *rest.Config) (*Client, error) {
 	return &Client{base: strings.TrimSuffix(base.String(), "/"), http: client}, nil
 }
 
-// HTTPClient sends requests with a credential, to the API server alone: the transport adds the credential to whatever is asked, so nothing is
-// asked of where a redirection leads to. An error: a certificate or other credential in the configuration cannot be used.
+// HTTPClient returns a client that sends requests with a credential. The transport adds the credential to every
+// request, so the client follows no redirects, which may lead to other hosts. An error means that a certificate or
+// other credential in the configuration is unusable.
 func HTTPClient(config *rest.Config) (*http.Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	own := *client // HTTPClientFor may give http.DefaultClient
+	own := *client // HTTPClientFor may return http.DefaultClient
 	own.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
 		return fmt.Errorf("the API server redirects to %.100q, which is not followed", r.URL.Redacted())
 	}
 	return &own, nil
 }
 
-// direct has requests go by no proxy, whatever the environment says.
+// direct makes requests bypass proxies, whatever the environment states.
 func direct(*http.Request) (*url.URL, error) { return nil, nil }
 
-// Address is the API server's URL.
+// Address returns the API server's URL.
 func (c *Client) Address() string { return c.base }
 
-// Get reads what is at a path (with a query, where it has one) of the API server, at most limit bytes: more are an error. *Status: it says no.
+// Get reads the resource at a path, which may have a query, of at most limit bytes. Errors: *Status for an error
+// response, a larger response, or the connection's.
 func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error) {
 	answer, err := c.ask(ctx, path, plain)
 	if err != nil {
@@ -110,8 +114,8 @@ func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error
 	return bounded(answer.Body, limit)
 }
 
-// Do sends a value as JSON, nil: none, and reads the answer into another, nil: it is not read. *Status: the API server says no.
-// Other errors: there is no answer, it is too large, or no such JSON.
+// Do sends in as JSON (nil: no body), and decodes the response into out (nil: it is discarded). *Status: the API server
+// returned an error. Other errors: there is no response, it is too large, or it does not decode.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -135,11 +139,12 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	return nil
 }
 
-// pageSize is how many objects a page of a list has.
+// pageSize is the number of objects in a page of a list.
 const pageSize = 200
 
-// Each reads a list page by page, and gives each object as it is, in the API server's order. path may have a query. The error is each's, which ends it, or
-// one of Do: *Status also where the list changed so much meanwhile that it cannot be read on (410).
+// Each reads a list page by page and calls each with the JSON of every object, in the API server's order. path may have
+// a query. The error is each's, which ends the list, or one of Do. It is *Status 410 if the list changed so much
+// meanwhile that it cannot be continued.
 func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessage) error) error {
 	first := "?"
 	if strings.Contains(path, "?") {
@@ -165,15 +170,15 @@ func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessag
 	}
 }
 
-// plain is the form of most answers; the latter is for keys alone.
+// plain is the media type of most responses; jwk-set is for keys alone.
 const plain = "application/json, application/jwk-set+json"
 
-// ask reads what is at a path, in a form.
+// ask sends a GET request for a media type.
 func (c *Client) ask(ctx context.Context, path, form string) (*http.Response, error) {
 	return c.send(ctx, http.MethodGet, path, form, nil)
 }
 
-// send gives an answer that says yes; whoever called closes its body.
+// send returns a successful response, whose body the caller closes.
 func (c *Client) send(ctx context.Context, method, path, form string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -207,7 +212,7 @@ func bounded(r io.Reader, limit int) ([]byte, error) {
 	return text, err
 }
 
-// brief is a text that fits into a log line.
+// brief shortens a text for log lines.
 func brief(text string) string {
 	const most = 300
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")

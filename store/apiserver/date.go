@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Date asks the API server for its time, which every answer says (RFC 9110, section 6.6.1), in whole seconds that have begun, and how long
-// question and answer took. Answers that a cache may have kept for a while are errors.
+// Date requests the API server's time, which is in every response (RFC 9110, section 6.6.1). said is in whole seconds,
+// rounded down; roundTrip is the duration of the request. A response that may come from a cache is an error.
 func (c *Client) Date(ctx context.Context) (said time.Time, roundTrip time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/version", http.NoBody)
 	if err != nil {
@@ -21,7 +21,7 @@ func (c *Client) Date(ctx context.Context) (said time.Time, roundTrip time.Durat
 		return said, 0, err
 	}
 	roundTrip = time.Since(began)
-	_ = answer.Body.Close() // whatever it says is not read
+	_ = answer.Body.Close() // the content is not read
 	if answer.Header.Get("Age") != "" {
 		return said, 0, errors.New("the answer comes from a cache")
 	}

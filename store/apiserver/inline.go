@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Options are what a kubeconfig that somebody else wrote may have beside inline data, by the names of istiod
-// (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS).
+// Options are the settings that a foreign kubeconfig may be allowed to have besides inline data, under the names of
+// istiod (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS).
 var Options = []string{"clientKey", "clientCertificate", "tokenFile"}
 
-// CheckOptions says which of these names is none of Options. Istio's exec and providers (gcp, azure, openstack) are not there: nothing is
-// executed on the word of a Secret. nil: all are.
+// CheckOptions returns an error for the first name that is not in Options. Istio's exec and providers (gcp, azure,
+// openstack) are not supported, because a Secret must not make this process run programs.
 func CheckOptions(names []string) error {
 	for _, name := range names {
 		if !slices.Contains(Options, name) {
@@ -26,20 +26,22 @@ func CheckOptions(names []string) error {
 	return nil
 }
 
-// maxInline bounds a kubeconfig, in bytes: a Secret has no more (https://kubernetes.io/docs/concepts/configuration/secret/#restriction-data-size).
+// maxInline bounds a kubeconfig in bytes. Secrets have the same bound
+// (https://kubernetes.io/docs/concepts/configuration/secret/#restriction-data-size).
 const maxInline = 1 << 20
 
-// Inline reads a kubeconfig that somebody else wrote, such as the value of a Secret, for its current context. Only inline data counts: a token, a
-// client certificate with its key, a name with a password, the id-token of the provider oidc, the CA. What would have this process read its own
-// files, run a program, send requests by another way or believe an unverified server is refused by its name, but for the allowed Options. No
-// file is read, and nothing is asked. Errors repeat no value of the kubeconfig.
+// Inline parses a foreign kubeconfig, such as the value of a Secret, for its current context. Only inline data are
+// used: a token, a client certificate with its key, a name with a password, the id-token of the provider oidc, the CA.
+// Settings that would make this process read its own files, run a program, use a proxy or trust an unverified server
+// are errors that name the setting, except for the allowed Options. Inline reads no file and sends no request. Errors
+// contain no value of the kubeconfig.
 func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 	if len(kubeconfig) == 0 || len(kubeconfig) > maxInline {
 		return nil, fmt.Errorf("the kubeconfig has %d bytes; 1 to %d are accepted", len(kubeconfig), maxInline)
 	}
 	all, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, errors.New("the kubeconfig cannot be parsed") // the parser's error quotes it
+		return nil, errors.New("the kubeconfig cannot be parsed") // the parser's error quotes the kubeconfig
 	}
 	context := all.Contexts[all.CurrentContext]
 	if context == nil {
@@ -57,7 +59,7 @@ func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 	if err != nil || server.Scheme != "https" || server.User != nil {
 		return nil, errors.New("the server of the kubeconfig is no https URL")
 	}
-	// What is not named here does not count.
+	// Only these settings take effect.
 	config := &rest.Config{Host: cluster.Server, Username: user.Username, Password: user.Password, BearerToken: user.Token,
 		TLSClientConfig: rest.TLSClientConfig{
 			ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData, CertData: user.ClientCertificateData,
@@ -73,7 +75,7 @@ func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 	return config, nil
 }
 
-// refusedCluster names what a kubeconfig says of a cluster that is refused.
+// refusedCluster names the refused settings of a cluster.
 func refusedCluster(c *api.Cluster) (all []string) {
 	for name, is := range map[string]bool{"certificate-authority": c.CertificateAuthority != "",
 		"insecure-skip-tls-verify": c.InsecureSkipTLSVerify, "proxy-url": c.ProxyURL != ""} {
@@ -85,7 +87,7 @@ func refusedCluster(c *api.Cluster) (all []string) {
 	return all
 }
 
-// refusedUser names what a kubeconfig says of a user that is refused.
+// refusedUser names the refused settings of a user.
 func refusedUser(u *api.AuthInfo, allowed []string) (all []string) {
 	for name, is := range map[string]bool{
 		"client-key":         u.ClientKey != "" && !slices.Contains(allowed, "clientKey"),
@@ -93,7 +95,7 @@ func refusedUser(u *api.AuthInfo, allowed []string) (all []string) {
 		"tokenFile":          u.TokenFile != "" && !slices.Contains(allowed, "tokenFile"),
 		"exec":               u.Exec != nil,
 		"as":                 u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups)+len(u.ImpersonateUserExtra) > 0,
-		// no refresh-token: that is sent to a URL of the kubeconfig's
+		// A refresh-token would be sent to a URL of the kubeconfig.
 		"auth-provider": u.AuthProvider != nil && (u.AuthProvider.Name != "oidc" || u.AuthProvider.Config["id-token"] == ""),
 	} {
 		if is {

@@ -8,15 +8,16 @@ import (
 	"slices"
 )
 
-// tables is what an API server is asked to answer with instead of whole objects
+// tables requests a table in place of whole objects
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables).
 const tables = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-// Columns reads a list of objects as the API server prints it: of each object the named columns, as kubectl shows them. A Node is some hundred bytes of
-// that, and as a whole twenty thousand. path has no query. *Status: the API server says no.
-// Other errors: there is no answer, it is too large, no table, or without a column.
+// Columns reads a list of objects as a table, and returns the named columns of each object, as kubectl shows them. A
+// Node has about a hundred bytes in it, compared with twenty thousand as an object. path has no query. *Status: the API
+// server returned an error. Other errors: there is no response, it is too large, it is not a table, or it lacks a
+// column.
 func (c *Client) Columns(ctx context.Context, path string, names ...string) ([][]string, error) {
-	answer, err := c.ask(ctx, path+"?includeObject=None&resourceVersion=0", tables) // as of whatever it has in memory
+	answer, err := c.ask(ctx, path+"?includeObject=None&resourceVersion=0", tables) // from the API server's cache
 	if err != nil {
 		return nil, err
 	}

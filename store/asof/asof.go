@@ -1,8 +1,9 @@
-// Package asof lets every replica know the time up to which the leader has read a Kubernetes cluster: the records have all Pods, ServiceAccounts
-// and Namespaces that the cluster had at that time. That stays true whoever leads, and whether or not the API server answers.
+// Package asof tells every replica the time up to which the leader has read a Kubernetes cluster: the records contain
+// all Pods, ServiceAccounts and Namespaces that the cluster had at that time. This stays true after a change of leader,
+// and while the API server does not answer.
 //
-// Owns: sources/read in etcd (the leader), and what this process knows of it.  Reads: nothing of ours but the store.  Never: says more than
-// was written to the records.
+// Owns: sources/read in etcd (the leader), and this process's copy. Reads: nothing of ours but the store. Never: states
+// a time before the records of that time are written.
 package asof
 
 import (
@@ -18,45 +19,48 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Where it is in etcd.
+// Paths in etcd.
 const (
 	folder = "sources/"
 	path   = folder + "read"
 )
 
 const (
-	every = 10 * time.Second // how often a leader looks
-	step  = 30 * time.Second // how much newer a time is before it is written
+	every = 10 * time.Second // pause between two steps of a leader
+	step  = 30 * time.Second // a time is written once it is newer by this
 )
 
-// Read is up to when a cluster has been read.
+// Read is the state up to which a cluster has been read.
 type Read struct {
 	Until time.Time `json:"until"` // by the leader's clock
-	// Everywhere says that all of its namespaces are read; false: only some, and nothing follows from a namespace of which nothing is known.
+	// Everywhere means that all namespaces of the cluster are read. Otherwise nothing can be concluded from an unknown
+	// namespace.
 	Everywhere bool `json:"everywhere"`
-	// Namespaces says that the records have a Namespace for each that there was, be it read or not: one that they have not is gone.
+	// Namespaces means that the records have a Namespace for each one of the cluster, even if it is not read. A namespace
+	// without a record does not exist then.
 	Namespaces bool `json:"namespaces,omitempty"`
-	// NoAccounts says that ServiceAccounts may not be read, so that nothing follows from what the records have of them.
+	// NoAccounts means that ServiceAccounts may not be read, so that nothing can be concluded from their records.
 	NoAccounts bool `json:"no_accounts,omitempty"`
 }
 
-// Times are what etcd says. Safe for concurrent use.
+// Times holds the times in etcd. It is safe for concurrent use.
 type Times struct {
 	mu    sync.Mutex // a leaf
 	known map[string]Read
 }
 
-// New knows nothing.
+// New returns a Times that knows nothing yet.
 func New() *Times { return &Times{} }
 
-// Of is up to when a cluster has been read, by its name in origins; the zero Read: nothing is known.
+// Of returns the state of a cluster, by its name in origins; the zero Read if nothing is known.
 func (t *Times) Of(cluster string) Read {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known[cluster]
 }
 
-// Follow keeps them as etcd says, until the context ends; while etcd is away what was known stays. An error is a store that is closed.
+// Follow updates the times from etcd until the context ends. While etcd is away the last times stay. An error means
+// that the store is closed.
 func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -81,9 +85,9 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	return nil
 }
 
-// Lead writes, while this process leads, up to when each cluster has been read. read says up to when everything was emitted, settled that
-// nothing waits to be written: what was emitted before the look before is in the records then. It returns when ctx ends or another process
-// leads.
+// Lead writes the times of all clusters to etcd while this process leads. read returns the times up to which everything
+// was emitted, and settled reports whether all emitted objects are written: the result of the previous read is then in
+// the records. Lead returns when ctx ends or another process leads.
 func Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, log *slog.Logger) {
 	lead(ctx, store, epoch, read, settled, every, log)
 }
@@ -118,7 +122,8 @@ func lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[
 	}
 }
 
-// due is what is to be written: what a look before had, where nothing waits now, and where it says more than what is written.
+// due returns the times to write: the result of the previous read, if everything is settled and it differs enough from
+// the written times.
 func due(written, before map[string]Read, settled bool) (map[string]Read, bool) {
 	if !settled || len(before) == 0 {
 		return nil, false

@@ -1,7 +1,7 @@
-// Package bypass finds the containers of a Pod whose traffic goes past its proxy: redirection lets pass what the proxy's user and group send, whoever
-// runs as them (leaf).
+// Package bypass finds the containers of a Pod whose traffic bypasses its proxy: redirection spares all traffic of the
+// proxy's user and group, also that of other containers (leaf).
 //
-// Owns: the rule.  Reads: the part of a Pod's spec that it is given.  Never: anything of the cluster.
+// Owns: the rule. Reads: the given part of a Pod's spec. Never: anything of the cluster.
 package bypass
 
 import (
@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// Names of the containers of injection, and the image of a proxy that is yet to be injected.
+// Names of the containers of injection, and the image of a proxy that is not injected yet.
 const (
 	proxy      = "istio-proxy"
 	redirector = "istio-init"
 	validator  = "istio-validation"
 	autoImage  = "auto"
 
-	usual = 1337 // the proxy's user and group where nothing else is said
+	usual = 1337 // the proxy's default user and group
 )
 
-// Spec is the part of a Pod's spec that decides whose traffic passes the proxy, as JSON.
+// Spec is the part of a Pod's spec that decides which traffic bypasses the proxy, in the form of its JSON.
 type Spec struct {
 	HostNetwork     bool        `json:"hostNetwork"`
 	SecurityContext User        `json:"securityContext"`
@@ -29,7 +29,7 @@ type Spec struct {
 	Containers      []Container `json:"containers"`
 }
 
-// Container is that part of a container.
+// Container is the same part of a container.
 type Container struct {
 	Name            string   `json:"name"`
 	Image           string   `json:"image"`
@@ -38,27 +38,28 @@ type Container struct {
 	SecurityContext User     `json:"securityContext"`
 }
 
-// User is whom a container, or all of a Pod, runs as; nil: whom the image says.
+// User is the user and group of a container, or of all containers of a Pod; nil: those of the image.
 type User struct {
 	RunAsUser  *int64 `json:"runAsUser"`
 	RunAsGroup *int64 `json:"runAsGroup"`
 }
 
-// Found is a container whose traffic goes past the proxy.
+// Found is a container whose traffic bypasses the proxy.
 type Found struct {
 	Container string
 	Who       string // "user 1337"
 }
 
-// String is the sentence for who wrote the Pod.
+// String returns a sentence for the author of the Pod.
 func (f Found) String() string {
 	return fmt.Sprintf("container %s runs as %s, which is the proxy's: redirection lets its traffic pass, and what it sends goes past the "+
 		"proxy in plain text", f.Container, f.Who)
 }
 
-// Of finds the containers that go on: those that end before the others start are often given the proxy's user on purpose, to reach the network before it
-// runs. A Pod that is not injected yet is looked at as if it were. A Pod with a proxy, and without one of the containers that redirect or verify that, is
-// not redirected.
+// Of finds the containers whose traffic bypasses the proxy and that keep running. Containers that end before the others
+// start often have the proxy's user on purpose, to reach the network before the proxy runs. A Pod that is not injected
+// yet is treated as if it were. A Pod with a proxy but without a container that redirects or validates is not
+// redirected.
 func Of(s Spec) (all []Found) {
 	if s.HostNetwork {
 		return nil
@@ -80,7 +81,7 @@ func Of(s Spec) (all []Found) {
 	return all
 }
 
-// ends says whether an init container ends before the others start.
+// ends reports whether an init container ends before the others start.
 func ends(c Container) bool { return c.RestartPolicy != "Always" }
 
 // passing lists the users and groups whose traffic is not redirected.
@@ -92,7 +93,7 @@ func (s *Spec) passing() (users, groups []string) {
 				users = usuals
 			}
 			if groups = c.list("-g"); groups == nil {
-				groups = users // as istio-iptables
+				groups = users // the rule of istio-iptables
 			}
 			return users, groups
 		}
@@ -111,7 +112,7 @@ func (s *Spec) passing() (users, groups []string) {
 	return usuals, usuals
 }
 
-// list is the value of an argument: words with commas between them.
+// list returns the value of an argument, split at commas.
 func (c *Container) list(flag string) []string {
 	at := slices.Index(c.Args, flag)
 	if at < 0 || at+1 >= len(c.Args) || c.Args[at+1] == "" {

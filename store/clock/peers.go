@@ -8,7 +8,7 @@ type Word struct {
 	Now     time.Time `json:"now"`
 }
 
-// heardFor is how long a response counts. Peers are asked every minute.
+// heardFor bounds the time for which a response counts. Peers are asked every minute.
 const heardFor = 3 * time.Minute
 
 // Word returns this process's response.

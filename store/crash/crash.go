@@ -1,9 +1,9 @@
-// Package crash turns a panic into the end of one piece of work instead of the process: it is counted, and logged with its
-// stack once for each place in the code.
+// Package crash turns a panic into the end of one piece of work instead of the process. It counts the panic, and logs
+// it with its stack once for each place in the code.
 //
-// What Go cannot recover from still ends the process: concurrent writes to a map, no memory.
+// Fatal errors of Go still end the process: concurrent writes to a map, lack of memory.
 //
-// Owns: the places that it has logged.  Reads: nothing of ours but store/obs.  Never: says to a client what was wrong.
+// Owns: the places that it has logged. Reads: nothing of ours but store/obs. Never: describes the fault to a client.
 package crash
 
 import (
@@ -23,24 +23,24 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Work is what a panic ended: the label of navarch_panics_total.
+// Work is the piece of work that a panic ended, the label of navarch_panics_total.
 type Work string
 
 // The pieces of work.
 const (
 	RPC       Work = "rpc"       // one call or stream of a client
 	Plan      Work = "plan"      // a plan of configuration, or one proxy's view
-	Normalise Work = "normalise" // what the leader makes of one object, or its look at how objects fit together
-	Admission Work = "admission" // one review of an object that is to be written to Kubernetes
+	Normalise Work = "normalise" // the leader's normalisation or analysis of objects
+	Admission Work = "admission" // one review of an object before it is written to Kubernetes
 )
 
-// ErrPanic is in the error that a panic became.
+// ErrPanic is wrapped by the error of a panic.
 var ErrPanic = errors.New("panic")
 
-// maxText bounds what is kept of what a panic says, in bytes: it may quote configuration.
+// maxText bounds the stored text of a panic in bytes, because it may quote configuration.
 const maxText = 512
 
-// Log counts and logs panics. Safe for concurrent use.
+// Log counts and logs panics. It is safe for concurrent use.
 type Log struct {
 	log   *slog.Logger
 	again *obs.Sampled
@@ -49,7 +49,7 @@ type Log struct {
 	seen map[string]bool
 }
 
-// New writes to log; nil: slog's default.
+// New returns a Log that writes to log; nil: slog's default.
 func New(log *slog.Logger) *Log {
 	if log == nil {
 		log = slog.Default()
@@ -57,15 +57,16 @@ func New(log *slog.Logger) *Log {
 	return &Log{log: log, again: obs.NewSampled(log), seen: map[string]bool{}}
 }
 
-// Caught takes what recover has returned, which must not be nil, in the deferred function that has called it. args are keys and
-// values for the log line. The error wraps ErrPanic and says what the panic said, cut, and where it was; it is not for clients.
+// Caught counts and logs a panic. The deferred function that called recover calls it with recover's result, which must
+// not be nil. args are keys and values for the log line. The error wraps ErrPanic and contains the panic's text, cut,
+// and its place. It is not for clients.
 func (l *Log) Caught(work Work, fault any, args ...any) error {
 	obs.Panics.WithLabelValues(string(work)).Inc()
 	text, place := fmt.Sprint(fault), place()
 	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 	l.mu.Lock()
 	first := !l.seen[place]
-	l.seen[place] = true // as many as there are lines of code that panic
+	l.seen[place] = true // bounded by the number of lines of code that panic
 	l.mu.Unlock()
 	args = append(args, obs.KeyError, text, obs.KeyPlace, place)
 	if first {
@@ -76,7 +77,7 @@ func (l *Log) Caught(work Work, fault any, args ...any) error {
 	return fmt.Errorf("%w: %s at %s", ErrPanic, text, place)
 }
 
-// place is the file and line that panicked: the first frame below the runtime's own.
+// place returns the function and line of the panic: the first frame below the runtime's own.
 func place() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
@@ -94,21 +95,22 @@ func place() string {
 	}
 }
 
-// Ended is all that a client is told of a panic, with the gRPC code Internal.
+// Ended is the gRPC status, with code Internal, that clients receive after a panic.
 var Ended = status.Error(codes.Internal, "internal error: this call was ended; the server's log says why")
 
-// Guard runs f; where it panics, the error is a gRPC status for the client, and args are in the log.
+// Guard runs f. If f panics, the error is a gRPC status for the client, and the log line has args. Other errors are
+// f's.
 func (l *Log) Guard(f func() error, args ...any) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			_ = l.Caught(RPC, fault, args...) // counted and logged; the client is not told
+			_ = l.Caught(RPC, fault, args...) // counted and logged; the client gets no details
 			err = Ended
 		}
 	}()
 	return f()
 }
 
-// Unary is an interceptor by which a panic ends its call alone, with Internal. Other errors are those of the handler.
+// Unary is a gRPC interceptor: a panic ends its call alone, with Internal. Other errors are the handler's.
 func (l *Log) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	err = l.Guard(func() error {
 		answer, err = handle(ctx, request)
@@ -117,7 +119,7 @@ func (l *Log) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo
 	return answer, err
 }
 
-// Stream is the same for streams. Other errors are those of the handler.
+// Stream is the same interceptor for streams. Other errors are the handler's.
 func (l *Log) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return l.Guard(func() error { return handle(server, stream) }, obs.KeyName, info.FullMethod)
 }

@@ -1,8 +1,8 @@
-// Package events decides which Events of type Warning Kubernetes is to show beside objects that are refused or held. An object has one Event for each
-// reason: a message that changes replaces the one before, and a message that is stated again changes nothing.
+// Package events decides which Events of type Warning Kubernetes shows for objects that are refused or held. An object
+// has one Event for each reason. A new message replaces the previous one, and a repeated message changes nothing.
 //
-// Owns: the present warnings, bounded in number, bytes and pace for each namespace.  Reads: nothing.  Never: writes to Kubernetes (store/status does), nor
-// blocks its callers.
+// Owns: the present warnings, bounded in number, bytes and pace for each namespace. Reads: nothing. Never: writes to
+// Kubernetes (store/status does); blocks its callers.
 package events
 
 import (
@@ -21,12 +21,13 @@ type Reason string
 
 // The reasons.
 const (
-	Refused Reason = "Refused"      // the object, or a part of it, does not apply; what was good before stays in effect
-	Held    Reason = "Held"         // its removal, or its newest version, waits for time or for an operator's word
-	Omitted Reason = "MoreWarnings" // of a Namespace: other warnings in it were left out
+	Refused Reason = "Refused"      // the object, or a part of it, does not apply; the last good version stays in effect
+	Held    Reason = "Held"         // its removal, or its newest version, waits for time or for an operator
+	Omitted Reason = "MoreWarnings" // of a Namespace: further warnings in it are left out
 )
 
-// The bounds. A namespace begins with a budget of MostOfNamespace new or changed messages, and gets one more every Interval.
+// The bounds. A namespace starts with a budget of MostOfNamespace new or changed messages, and gets one more every
+// Interval.
 const (
 	MostOfNamespace = 50   // Events at a time
 	Most            = 2000 // of all namespaces
@@ -34,10 +35,10 @@ const (
 	Interval        = 10 * time.Second
 )
 
-// old is the age at which a warning makes room for a new one: Kubernetes has deleted its Event by then.
+// old is the age at which a warning may be replaced by a new one. Kubernetes has deleted its Event by then.
 const old = time.Hour
 
-// Object names what a warning is about. Only the ID is needed; `kubectl describe` finds an Event by the UID.
+// Object identifies the object of a warning. Only the ID is required; `kubectl describe` finds Events by the UID.
 type Object struct {
 	ID         object.ID
 	Version    string // of its API
@@ -48,10 +49,10 @@ type Object struct {
 // Warning is one Event.
 type Warning struct {
 	Object
-	Namespace string // that the Event is in
+	Namespace string // the Event's namespace
 	Reason    Reason
 	Message   string
-	Since     time.Time // when the message was stated first
+	Since     time.Time // when the message was first stated
 }
 
 type key struct {
@@ -59,7 +60,7 @@ type key struct {
 	reason Reason
 }
 
-// Events is the warnings of one process. Safe for concurrent use; the nil pointer takes warnings and shows none.
+// Events holds the warnings of one process. It is safe for concurrent use. A nil *Events ignores warnings.
 type Events struct {
 	home string
 
@@ -69,18 +70,19 @@ type Events struct {
 	version uint64
 }
 
-// space is one namespace's share.
+// space is the share of one namespace.
 type space struct {
 	pace  *rate.Limiter
 	count int
 }
 
-// New makes an empty list. home is the control plane's own namespace: objects without a namespace have their Events there.
+// New returns an empty Events. home is the control plane's own namespace, which has the Events of objects without a
+// namespace.
 func New(home string) *Events {
 	return &Events{home: home, all: map[key]*Warning{}, spaces: map[string]*space{}}
 }
 
-// Warn states what is wrong with an object, until Over. Objects of other clusters than the config cluster have no Events.
+// Warn adds a warning about an object, until Over. Objects of other clusters than the config cluster get no Events.
 func (e *Events) Warn(of Object, reason Reason, message string) {
 	if e == nil || of.ID.Origin.Cluster() != "" {
 		return
@@ -127,7 +129,7 @@ func (e *Events) Reset() {
 	e.version++
 }
 
-// Present lists the warnings in no order. The version differs where the list does.
+// Present lists the warnings in no order. The version changes with the list.
 func (e *Events) Present() (all []Warning, version uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -154,7 +156,7 @@ func (e *Events) remove(k key) {
 	e.version++
 }
 
-// space finds a namespace's share. Shares that are as good as new are forgotten once there are many.
+// space returns a namespace's share. If there are many shares, unused ones are dropped.
 func (e *Events) space(namespace string, now time.Time) *space {
 	s := e.spaces[namespace]
 	if s != nil {
@@ -173,8 +175,8 @@ func (e *Events) space(namespace string, now time.Time) *space {
 	return s
 }
 
-// room finds out whether a namespace may have one Event more. Where it is full one of its Events makes room, if Kubernetes has deleted that by now;
-// where all namespaces together are, one of any.
+// room reports whether a namespace may have one more Event. If the namespace is full, an old Event of it is dropped,
+// and if all namespaces together are full, an old Event of any namespace.
 func (e *Events) room(namespace string, s *space, now time.Time) bool {
 	if s.count < MostOfNamespace && len(e.all) < Most {
 		return true
@@ -188,7 +190,7 @@ func (e *Events) room(namespace string, s *space, now time.Time) bool {
 	return false
 }
 
-// omitted says once an hour of a namespace that there are more warnings than Events.
+// omitted adds a warning to a namespace, once an hour, that it has more warnings than Events.
 func (e *Events) omitted(namespace string, now time.Time) {
 	k := key{namespaceID(namespace), Omitted}
 	if was := e.all[k]; was == nil && len(e.all) < 2*Most || was != nil && now.Sub(was.Since) > old {

@@ -1,6 +1,7 @@
-// Package intern gives equal lists equal handles, so that a struct which holds a list can be compared and be a map key.
+// Package intern gives equal lists equal handles, so that a struct that contains a list can be compared and be a map
+// key.
 //
-// Owns: tables of live lists (weakly: what nobody holds is collected).  Reads: nothing of ours.  Never: changes a list.
+// Owns: tables of live lists, held weakly: unused lists are collected. Reads: nothing of ours. Never: changes a list.
 package intern
 
 import (
@@ -11,11 +12,11 @@ import (
 	"weak"
 )
 
-// List is a handle to an immutable list. Two lists from one Table are equal (==) exactly if their elements are, in
-// order. The zero List is the empty list.
+// List is a handle to an immutable list. Two lists from one Table are equal (==) exactly if they have equal elements in
+// the same order. The zero List is the empty list.
 type List[T comparable] struct{ p *[]T }
 
-// All is the elements; the caller must not change them.
+// All returns the elements. The caller must not change them.
 func (l List[T]) All() []T {
 	if l.p == nil {
 		return nil
@@ -23,29 +24,29 @@ func (l List[T]) All() []T {
 	return *l.p
 }
 
-// Weak is a list that is not held: as long as nobody else holds it, it may be collected. The zero Weak is gone.
+// Weak is a weak reference to a list, which may be collected while no List holds it. The zero Weak refers to no list.
 type Weak[T comparable] struct{ p weak.Pointer[[]T] }
 
-// Weak gives up nothing of l, and holds nothing of it.
+// Weak returns a weak reference to l.
 func (l List[T]) Weak() Weak[T] { return Weak[T]{weak.Make(l.p)} }
 
-// List is the list again, while somebody else holds it; false: it was collected, or was the empty one.
+// List returns the list while it is held elsewhere; false if it was collected or was the empty list.
 func (w Weak[T]) List() (List[T], bool) {
 	p := w.p.Value()
 	return List[T]{p}, p != nil
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (l List[T]) Len() int { return len(l.All()) }
 
-// Table interns lists of one element type. Safe for concurrent use; the zero Table is ready.
+// Table interns lists of one element type. It is safe for concurrent use. The zero Table is ready.
 type Table[T comparable] struct {
 	mu    sync.Mutex // a leaf: nothing is called while it is held
 	seed  maphash.Seed
 	lists map[uint64][]weak.Pointer[[]T]
 }
 
-// List interns elements; the slice is copied where it is new.
+// List interns elements. It copies the slice of a new list.
 func (t *Table[T]) List(elements ...T) List[T] {
 	if len(elements) == 0 {
 		return List[T]{}
@@ -68,7 +69,7 @@ func (t *Table[T]) List(elements ...T) List[T] {
 	return List[T]{p}
 }
 
-// Size is the number of distinct lists that are held.
+// Size returns the number of distinct lists that are held.
 func (t *Table[T]) Size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,6 +2,6 @@ package intern
 
 import "unique"
 
-// Text is a text that is held once in this process, as long as anybody holds it: thousands of objects have the same. It is for texts that many
-// have; one that nobody else has takes more memory so than without.
+// Text returns a copy of a text that equal texts share while any of them is in use. It is for texts that thousands of
+// objects have. A text that occurs once takes more memory with Text than without.
 func Text(text string) string { return unique.Make(text).Value() }

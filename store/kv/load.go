@@ -70,7 +70,7 @@ type State struct {
 	// Complete is the complete revision that Values are the state of. 0: Values are the middle of a batch, or there is no
 	// head.
 	Complete int64
-	// Said is what the head of the revision Complete states, Contents are computed from Values. A difference means that a
+	// Said holds the Contents in the head of the revision Complete, Contents those of Values. A difference means that a
 	// writer other than the leader changed records.
 	Said, Contents Contents
 	Values         []Value // ordered by path

@@ -1,7 +1,7 @@
-// Package loopback reserves addresses for processes that are started with them. An address that was obtained from the kernel (port 0) and
-// released again may be taken by anybody: the next outgoing connection may get its port. The ports here are below the kernel's range for
-// outgoing connections, so no connection gets one of them, nor can a connection to such a port, made before its server listens, be connected
-// to itself.
+// Package loopback reserves addresses for processes that receive their address as an argument. A port that was obtained
+// from the kernel (port 0) and released again may go to the next outgoing connection. Ports of this package are below
+// the kernel's range for outgoing connections, so no connection occupies one of them. Nor can a connection to such a
+// port connect to itself before the server listens.
 package loopback
 
 import (
@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	lowest  = 16000 // above what Envoy, Istio and etcd listen on by default
+	lowest  = 16000 // above the default ports of Envoy, Istio and etcd
 	highest = 1<<16 - 1
-	few     = 1000 // ports that are enough to choose from
+	few     = 1000 // a number of ports that suffices to choose from
 )
 
-// Address is a host and port of loopback, see On. Errors are those of On.
+// Address returns a host and port on loopback. Errors are those of On.
 func Address() (string, error) { return On("127.0.0.1") }
 
-// On is a host and port at an IP address of this machine, where nobody listens. The port stays this process's, whatever the
-// address, until the process ends, however it ends; others that ask this package, in the same network namespace, are
-// not given it. The error says that there is none, or that the address is not of this machine.
+// On returns a host and port at an IP address of this machine at which no process listens. The port is reserved for
+// this process, at any address, until the process ends. Other callers of this package in the same network namespace get
+// other ports. Errors: no port is free, or the address is not of this machine.
 func On(ip string) (string, error) {
 	if net.ParseIP(ip) == nil {
 		return "", fmt.Errorf("loopback: %q is no IP address", ip)
@@ -34,13 +34,13 @@ func On(ip string) (string, error) {
 	return ours.take(ip)
 }
 
-// failer is what For needs of a test.
+// failer is the part of a test that For needs.
 type failer interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// For is Address for a test, which ends where there is none.
+// For is Address for a test. It ends the test on an error.
 func For(t failer) string {
 	t.Helper()
 	address, err := Address()
@@ -50,7 +50,7 @@ func For(t failer) string {
 	return address
 }
 
-// PortFor is the port alone of an Address for a test.
+// PortFor returns the port of an Address for a test.
 func PortFor(t failer) int {
 	t.Helper()
 	_, text, err := net.SplitHostPort(For(t))
@@ -61,8 +61,9 @@ func PortFor(t failer) int {
 	return port
 }
 
-// Net is the first three numbers of 254 addresses of this machine, "127.1.2", for what listens at ports that are given. It
-// stays this process's as a port does, see On; who listens at all addresses (0.0.0.0) is in the way all the same. An error: all are taken.
+// Net returns the first three numbers of 254 addresses of this machine, such as "127.1.2", for servers with fixed
+// ports. It is reserved like a port of On. Servers on all addresses (0.0.0.0) still occupy their ports. An error means
+// that no network is free.
 func Net() (string, error) {
 	var err error
 	for range few {
@@ -93,18 +94,18 @@ type reserved struct {
 	mu    sync.Mutex
 	ports []int // to choose from
 	next  int
-	marks []net.PacketConn // never closed: the kernel does it when the process ends
+	marks []net.PacketConn // never closed by this process: the kernel closes them when it ends
 }
 
 var ours reserved
 
-// take is the next port that no process has. What hinders beside that would hinder every port.
+// take reserves the next port that no process has. Errors that would affect every port are returned.
 func (r *reserved) take(ip string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ports == nil {
 		r.ports = below(ephemeral())
-		r.next = rand.IntN(len(r.ports)) // so that processes seldom meet
+		r.next = rand.IntN(len(r.ports)) // reduces collisions between processes
 	}
 	for range r.ports {
 		port := r.ports[r.next]
@@ -116,7 +117,7 @@ func (r *reserved) take(ip string) (string, error) {
 				r.marks = append(r.marks, m)
 				return address, nil
 			}
-			_ = m.Close() // a mark has nothing to lose
+			_ = m.Close() // the error of closing a mark has no effect
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return "", fmt.Errorf("loopback: %w", err)
@@ -133,17 +134,17 @@ func try(address string) error {
 	return l.Close()
 }
 
-// mark reserves a port against all who use this package.
+// mark reserves a port against other users of this package.
 func mark(port int) (net.PacketConn, error) { return named(strconv.Itoa(port)) }
 
-// named is a mark: it is taken where another process has it, or this one. A name of the abstract kind belongs to the
-// network namespace, as ports do, is seen by every user whatever his folder of temporary files, and is gone with the
-// process (unix(7)).
+// named reserves a name; an error means that a process has it already. A socket name of the abstract kind belongs to
+// the network namespace, as ports do. It is visible to every user, independent of folders for temporary files, and ends
+// with the process (unix(7)).
 func named(what string) (net.PacketConn, error) {
 	return net.ListenPacket("unixgram", "@navarch-loopback-"+what)
 }
 
-// ephemeral is the range from which the kernel gives ports to connections, the lowest and the highest (ip(7)).
+// ephemeral returns the first and the last port of the kernel's range for outgoing connections (ip(7)).
 func ephemeral() (first, last int) {
 	raw, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err == nil {
@@ -155,8 +156,8 @@ func ephemeral() (first, last int) {
 	return first, last
 }
 
-// below lists the ports that no connection is given: below the range for connections, above it where there are too few,
-// and all of them where the range leaves none. There a port can still be taken by a connection, which a test cannot prevent.
+// below lists the ports that no outgoing connection gets: those below the range, and those above it if there are too
+// few. If both are too few it lists all ports. A connection may then occupy a port, which a test cannot prevent.
 func below(first, last int) []int {
 	ports := between(lowest, first-1)
 	if len(ports) < few {

@@ -18,7 +18,7 @@ type WorkloadEntries interface {
 	There() ([]WorkloadEntry, <-chan struct{})
 }
 
-// DefaultGrace is how long an entry stays without a connected machine.
+// DefaultGrace is the time for which an entry stays without a connected machine.
 const DefaultGrace = 10 * time.Second
 
 // tick is the longest pause between two decisions without changes.

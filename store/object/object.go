@@ -1,7 +1,7 @@
-// Package object is what a source hands on: one raw API object and what happened to it.
+// Package object defines the output of sources: a raw API object, and the change to it.
 //
-// Owns: nothing; values are immutable.  Reads: store/origin.  Never: a schema, defaults, validation (normal does
-// that), sockets.
+// Owns: nothing; values are immutable. Reads: store/origin. Never: a schema, defaults, validation (normal does that),
+// sockets.
 package object
 
 import (
@@ -15,21 +15,23 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Op is what happened to an object.
+// Op is the kind of change.
 type Op uint8
 
 const (
 	Put    Op = iota + 1 // the object exists and has this content
-	Delete               // the object is gone; only its ID counts
-	Broken               // the object exists and cannot be read: Problem says why; what was good before stands
-	// no object: everything that existed when the source started (or was re-read) has been emitted; ID has the source's origin, of files none
+	Delete               // the object is gone; only its ID is set
+	Broken               // the object exists and cannot be read, for the reason in Problem; the last good content stays in effect
+	// Synced concerns no object: everything that existed when the source started, or read again, has been emitted. ID has
+	// the source's origin; for files it is zero.
 	Synced
-	// no object: what the source of the ID's origin emitted does not count any more, until it has emitted everything again and Synced
+	// Forget concerns no object: everything that the source of the ID's origin has emitted is void until it has emitted
+	// everything again and Synced.
 	Forget
 )
 
-// ID names an object as its API does, and says where it is. Group is empty for the core API; the version is left out, since one
-// object is served in several.
+// ID identifies an object as its API does, with its origin. Group is empty for the core API. The version is left out,
+// because one object is served in several versions.
 type ID struct {
 	Origin    origin.Origin
 	Group     string
@@ -38,8 +40,9 @@ type ID struct {
 	Name      string
 }
 
-// String returns the ID for messages: Kind namespace/name, or Kind name for objects without a namespace, with the cluster
-// unless it is the config cluster. IDs without a name, such as those of all objects of a kind, give what they have. The zero ID is empty.
+// String returns the ID as users read it: "Kind namespace/name", or "Kind name" without a namespace, and the cluster if
+// it is not the config cluster. A kind of the Gateway API is followed by its group. For an incomplete ID String returns
+// the known parts.
 func (id ID) String() string {
 	kind := id.Kind
 	if id.Group == gatewayAPI { // Istio has a Gateway too
@@ -59,7 +62,7 @@ func (id ID) String() string {
 // gatewayAPI is the group of the Kubernetes Gateway API. Messages name it behind its kinds, as kubectl does (kind.group).
 const gatewayAPI = "gateway.networking.k8s.io"
 
-// SameOrigin is the ID of another object of the same origin.
+// SameOrigin returns the ID of another object with the origin of id.
 func (id ID) SameOrigin(other ID) ID {
 	other.Origin = id.Origin
 	return other
@@ -71,19 +74,19 @@ func (id ID) Compare(o ID) int {
 		cmp.Compare(id.Name, o.Name), id.Origin.Compare(o.Origin))
 }
 
-// Why says by what a source knows that an object is gone.
+// Why is the source's evidence that an object is gone.
 type Why uint8
 
 const (
-	Deleted   Why = iota // its API server said so: a DELETE event, or a complete list that is no older than what was seen
-	Undefined            // the definition of its kind is gone, or goes
-	Rewound              // a list lacks it, and is older than what was seen before
-	Unread               // its kind could not be listed in full: it may not be (403), or is not served (404)
-	Unnamed              // its cluster is not read any more: no Secret names it
-	Missing              // it is not in a folder any more
+	Deleted   Why = iota // the API server stated it: a DELETE event, or a complete list no older than the state that was seen
+	Undefined            // the definition of its kind was removed or is being removed
+	Rewound              // a list that is older than the state that was seen lacks it
+	Unread               // its kind could not be listed: forbidden (403), or not served (404)
+	Unnamed              // its cluster is no longer read, because no Secret names it
+	Missing              // it is no longer in the folder
 )
 
-// whys are the words that are stored, and clauses for messages about several objects.
+// whys are the stored words, and clauses for messages about several objects.
 var whys = [...]struct{ word, clause string }{
 	Deleted:   {"deleted", "were deleted"},
 	Undefined: {"undefined", "have lost the definition of their kind"},
@@ -93,7 +96,7 @@ var whys = [...]struct{ word, clause string }{
 	Missing:   {"missing", "are missing in the folder"},
 }
 
-// String is the reason as a clause, for messages.
+// String returns the reason as a clause, for messages.
 func (w Why) String() string { return whys[w].clause }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -110,50 +113,52 @@ func (w *Why) UnmarshalText(text []byte) error {
 	return fmt.Errorf("reason %.40q: unknown", text)
 }
 
-// Object is one API object as it was read. It is shared between goroutines and never changed.
+// Object is one API object as it was read. Goroutines share it; it is immutable.
 type Object struct {
 	ID          ID
 	Version     string // of the API: v1, v1alpha3, ...
 	Created     time.Time
 	Labels      map[string]string
 	Annotations map[string]string
-	// JSON is the whole object, as JSON; a source may leave out what no record needs.
+	// JSON is the whole object as JSON. A source may leave out parts that no record needs.
 	JSON []byte
-	// UID and Generation are the source's, where it has them: of a file they are what somebody wrote there. Records have the UID of Pods and
-	// ServiceAccounts, and nothing else of these.
+	// UID and Generation are from the source, if it states them; in files their author wrote them. Records contain only
+	// the UIDs of Pods and ServiceAccounts.
 	UID        string
 	Generation int64
-	// Location is where it was read, for messages: a path relative to the folder and a document number.
+	// Location is the place of the object for messages: a path relative to the folder, and a document number.
 	Location string
 }
 
-// Event is one change. For Broken, ID may be partly empty: whatever could be read of it.
+// Event is one change. For Broken, ID has the parts that could be read.
 type Event struct {
 	Op       Op
 	ID       ID
-	Object   *Object // nil but for Put
+	Object   *Object // for Put only
 	Location string
 	Problem  string // for Broken
 	Why      Why    // for Delete
-	// for Synced of a Kubernetes cluster: Group and Kind of what was listed in full, sorted; of other sources nil, and everything was
+	// Kinds is for Synced of a Kubernetes cluster: Group and Kind of all kinds that were listed completely, sorted. Other
+	// sources have nil, which means all kinds.
 	Kinds []ID
 }
 
-// Reference is that an object makes workloads use another one.
+// Reference states that the object By makes workloads use the object To.
 type Reference struct{ To, By ID }
 
-// Problem is one thing that is wrong with one object: it spoils that object (or one part of it) and nothing else.
+// Problem is one fault of one object. It affects only that object or a part of it.
 type Problem struct {
 	ID       ID
 	Location string
 	Field    string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
 	Code     problem.Code
-	Analyzer problem.Analyzer // Istio's code for it; empty: it has none
+	Analyzer problem.Analyzer // Istio's code; empty without such a code
 	Severity problem.Severity
 	Message  string
 }
 
-// String is "Kind namespace/name: field: message [IST0101]", with the location in place of an object that has no name.
+// String returns "Kind namespace/name: field: message [IST0101]". For an object without a name it contains the
+// location.
 func (p Problem) String() string {
 	parts := []string{p.ID.String(), p.Field, p.Message + p.Analyzer.Suffix()}
 	if p.ID.Name == "" {

@@ -1,6 +1,7 @@
-// Package origin says which cluster an object belongs to, and which source it was read from.
+// Package origin identifies the cluster of an object and the source that read it.
 //
-// Owns: nothing; values are immutable.  Reads: nothing of ours.  Never: which cluster is the config cluster (a flag, --cluster-id).
+// Owns: nothing; values are immutable. Reads: nothing of ours. Never: knows which cluster is the config cluster (a
+// flag, --cluster-id).
 package origin
 
 import (
@@ -10,8 +11,9 @@ import (
 	"unique"
 )
 
-// Origin is a part of the identity of every object and every record: two clusters' Service shop/web are two. Comparable, and one
-// word, since it is in every key. The zero Origin is that of what no object says: it belongs to the mesh.
+// Origin is a part of the identity of every object and record: Service shop/web of two clusters are two objects. It is
+// comparable, and one word in size, since every key contains it. The zero Origin is that of data of the whole mesh,
+// which no object states.
 type Origin struct{ pair unique.Handle[pair] }
 
 type pair struct{ cluster, source string }
@@ -20,19 +22,19 @@ type pair struct{ cluster, source string }
 const (
 	Files = "files" // a folder of files
 	Kube  = "kube"  // a Kubernetes API server
-	// Machines is what the leader makes of machines that register themselves, where there is no API server to keep their WorkloadEntries.
+	// Machines is the source of WorkloadEntries of machines that register themselves, without an API server to store them.
 	Machines = "machines"
-	// Addresses is what the leader says of automatic addresses of ServiceEntries; no record has this origin.
+	// Addresses is the source of automatic addresses of ServiceEntries. No record has this origin.
 	Addresses = "addresses"
-	// DNS is what the leader has resolved; no record has this origin.
+	// DNS is the source of addresses that the leader resolved. No record has this origin.
 	DNS = "dns"
-	// JWKS is what the leader has fetched of key sets; no record has this origin.
+	// JWKS is the source of key sets that the leader fetched. No record has this origin.
 	JWKS = "jwks"
 )
 
-// New is the origin of what a source emits of a cluster. The config cluster, which alone gives configuration kinds, is "", whatever
-// --cluster-id calls it: so it comes first in every order, and keeps its records where it gets another name. Others have the name that
-// CLUSTER_ID has in the metadata of their proxies (see CheckCluster). Source is the kind of source: Files or Kube.
+// New returns the origin of objects that a source of this kind reads from a cluster. The config cluster, which alone
+// has configuration kinds, is "" whatever --cluster-id is. So it sorts first, and its records stay when it is renamed.
+// Other clusters have the name of CLUSTER_ID in the metadata of their proxies (CheckCluster).
 func New(cluster, source string) Origin {
 	if cluster == "" && source == "" {
 		return Origin{}
@@ -47,17 +49,17 @@ func (o Origin) value() pair {
 	return o.pair.Value()
 }
 
-// Cluster is empty for the config cluster, and for what belongs to the mesh.
+// Cluster returns the cluster's name. It is empty for the config cluster and for data of the mesh.
 func (o Origin) Cluster() string { return o.value().cluster }
 
-// Source is the kind of source; empty: no object says it.
+// Source returns the kind of source; empty if no object states the data.
 func (o Origin) Source() string { return o.value().source }
 
-// before says which source stands before which.
+// before maps a kind of source to the one that takes precedence over it.
 var before = map[string]string{Files: Kube, Machines: Files}
 
-// Before is the origin whose object stands in place of an object of the same name of this origin: a cluster's API server is believed before a
-// file that says the same of it, and a file before what is made of a machine. False: there is none.
+// Before returns the origin whose object replaces an object of the same name in o: a cluster's API server takes
+// precedence over a file, and a file over the entry of a machine. False means that no origin does.
 func (o Origin) Before() (Origin, bool) {
 	source, is := before[o.Source()]
 	if !is {
@@ -76,7 +78,7 @@ func (o Origin) After() (Origin, bool) {
 	return Origin{}, false
 }
 
-// Suffix is what tells an object of this origin apart for people: " in cluster NAME"; empty for the config cluster.
+// Suffix returns " in cluster NAME", for messages; empty for the config cluster.
 func (o Origin) Suffix() string {
 	if cluster := o.Cluster(); cluster != "" {
 		return " in cluster " + cluster
@@ -93,11 +95,12 @@ func (o Origin) Compare(other Origin) int {
 	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.source, b.source))
 }
 
-// longestCluster bounds names of clusters, as Kubernetes bounds keys of Secrets: Istio takes a remote cluster's name from one
+// longestCluster bounds names of clusters, like keys of Secrets: Istio takes a remote cluster's name from such a key
 // (istioctl create-remote-secret).
 const longestCluster = 253
 
-// CheckCluster says what is wrong with a name of a cluster: it has to be letters, digits, "-", "_" and ".", as a key of a Secret has.
+// CheckCluster returns an error for an invalid name of a cluster. Valid are letters, digits, "-", "_" and ".", as in a
+// key of a Secret.
 func CheckCluster(name string) error {
 	if name == "" || len(name) > longestCluster || name == "." || name == ".." || strings.ContainsFunc(name, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))

@@ -1,7 +1,8 @@
 package problem
 
-// Analyzer is the code that Istio's analyzers (istioctl analyze) have for a problem, beside our Code; empty: they have none
-// (https://istio.io/latest/docs/reference/config/analysis/). What each means here, and what to do, is in deploy/docs/analysis.md.
+// Analyzer is the code of Istio's analyzers (istioctl analyze) for a problem, in addition to our Code; empty if they
+// have no code for it (https://istio.io/latest/docs/reference/config/analysis/). deploy/docs/analysis.md explains each
+// code and its remedy.
 type Analyzer string
 
 // The codes, by Istio's names.
@@ -56,10 +57,10 @@ var analyzerNames = map[Analyzer]string{
 	ConflictingServiceEntryProtocol:             "ConflictingServiceEntryProtocol",
 }
 
-// Name is Istio's name of the code; empty: this build does not know it.
+// Name returns Istio's name of the code; empty if this build does not know the code.
 func (a Analyzer) Name() string { return analyzerNames[a] }
 
-// Suffix is the code behind a message, as " [IST0101]"; empty where there is none.
+// Suffix returns the code as the end of a message, " [IST0101]"; empty without a code.
 func (a Analyzer) Suffix() string {
 	if a == "" {
 		return ""

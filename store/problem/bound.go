@@ -2,16 +2,17 @@ package problem
 
 import "cmp"
 
-// How many problems a list has at most: of one object, of one namespace, in all. Whoever makes ten thousand objects that do not apply fills their own
-// namespace's part of it.
+// Bounds of a list of problems: of one object, of one namespace, and in total. An author of ten thousand faulty objects
+// fills only the share of their own namespace.
 const (
 	MostOfObject    = 20
 	MostOfNamespace = 200
 	Most            = 2000
 )
 
-// Bound leaves out of a list what is beyond these numbers; where there are too many in all, those of the namespaces that have most. The order stays. of
-// says whose a problem is; left is how many of each namespace were left out, nil: none.
+// Bound removes the problems beyond the bounds from a list, and keeps the order. If the total is too large, the
+// namespaces with most problems lose some. of returns the namespace and object of a problem. left counts the removed
+// problems of each namespace; nil if nothing was removed.
 func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)) (shown []P, left map[string]int) {
 	if len(all) <= MostOfObject {
 		return all, nil
@@ -42,7 +43,7 @@ func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)
 	return shown, left
 }
 
-// share is how many of each namespace fit: the most with which all are no more than Most, and one at least.
+// share returns the largest number of problems of each namespace, at least one, with which the total is at most Most.
 func share(of map[string]int) int {
 	for each := MostOfNamespace; ; each = cmp.Or(each*3/4, 1) {
 		total := 0

@@ -3,7 +3,7 @@ package problem
 // Count counts problems by severity.
 type Count struct{ Errors, Warnings int }
 
-// Add counts n problems more of a severity; n may be negative.
+// Add adds n problems of a severity; n may be negative.
 func (c *Count) Add(s Severity, n int) {
 	if s == Error {
 		c.Errors += n

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// ErrNoHistory: the tree has no git history that reaches back to the version before this one.
+// ErrNoHistory means that the tree has no git history back to the version before this one.
 var ErrNoHistory = errors.New("no history")
 
-// Before is the folder with navarchd and navarch-agent of the version before this one (the commit in deploy/upgrade-from), built from the history of the repository,
-// once: the commit names the build. The version that they say they are is that commit. ErrNoHistory: the history is not there, as in a shallow clone.
+// Before returns the folder with navarchd and navarch-agent of the version before this one (the commit in
+// deploy/upgrade-from). They are built once, from the history of the repository, and report that commit as their
+// version. ErrNoHistory: the history is missing, as in a shallow clone. Other errors: the build fails.
 func Before() (dir string, err error) {
 	top, err := root()
 	if err != nil {
@@ -44,7 +45,7 @@ func Before() (dir string, err error) {
 	if out, err := run(source, "tar", "-xf", archive); err != nil {
 		return "", fmt.Errorf("programs for tests: %w: %s", err, out)
 	}
-	// With the flags of all other builds: modules that both versions use are not compiled once more.
+	// With the flags of all other builds, modules of both versions are compiled once.
 	out, err := run(source, "go", "build", "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+commit, "-o", dir+"/",
 		"./cmd/navarchd", "./cmd/navarch-agent")
 	if err != nil {
@@ -53,7 +54,7 @@ func Before() (dir string, err error) {
 	return dir, os.WriteFile(filepath.Join(dir, "done"), nil, 0o644)
 }
 
-// before reads the commit: the one line that is no comment.
+// before returns the commit in a file: the only line that is not a comment.
 func before(file string) (commit string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -67,7 +68,7 @@ func before(file string) (commit string, err error) {
 	return "", fmt.Errorf("programs for tests: %s names no commit", file)
 }
 
-// run runs a program in a folder, with the environment of `make build`, and returns what it says.
+// run runs a program in a folder, with the environment of `make build`, and returns its output.
 func run(dir, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), asMade...)

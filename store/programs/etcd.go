@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Etcd is the path of a stock etcd, of the version that go.mod names. It is built once for all test binaries, and again where a dependency has
-// changed. It is an error where go.sum cannot be read or the build fails.
+// Etcd returns the path of a stock etcd of the version in go.mod. It is built once for all test binaries, and again
+// when a dependency changes. Errors: go.sum cannot be read, or the build fails.
 var Etcd = sync.OnceValues(func() (string, error) {
 	top, err := root()
 	if err != nil {
@@ -30,7 +30,7 @@ var Etcd = sync.OnceValues(func() (string, error) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return path, err
 	}
-	part := path + ".part" // one that was half written has another name
+	part := path + ".part" // an unfinished build has another name
 	if out, err := run(top, "go", "build", "-tags=grpcnotrace", LinkFlags, "-o", part, "go.etcd.io/etcd/server/v3"); err != nil {
 		return "", fmt.Errorf("programs for tests: %w\n%s", err, out)
 	}

@@ -1,5 +1,5 @@
-// Package programs has the project's programs, and a stock etcd, for tests. They are built from this tree into out/programs, once for all test
-// binaries of a run: the go command leaves alone what is up to date.
+// Package programs builds the project's programs, and a stock etcd, for tests. They are built from this tree into
+// out/programs, once for all test binaries of a run: the go command skips programs that are up to date.
 package programs
 
 import (
@@ -14,20 +14,21 @@ import (
 	"syscall"
 )
 
-// failer is what For and Raced need of a test.
+// failer is the part of a test that For and Raced need.
 type failer interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// For is the path of a program (navarchd, navarchctl, navarch-agent, navarch-load, or app, the demo's application) as
-// `make build` builds it, without symbols: so it is linked in two thirds of the time. The test ends where there is none.
+// For returns the path of a program (navarchd, navarchctl, navarch-agent, navarch-load, or app, the demo's
+// application). It is built like `make build`, but without symbols, which saves a third of the link time. The test ends
+// if the build fails.
 func For(t failer, name string) string {
 	t.Helper()
 	return path(t, plain, name)
 }
 
-// Raced is the path of navarchd with the race detector, which writes DATA RACE to its standard error.
+// Raced returns the path of navarchd with the race detector, which writes DATA RACE to standard error.
 func Raced(t failer) string {
 	t.Helper()
 	return path(t, raced, "navarchd")
@@ -42,7 +43,7 @@ func path(t failer, of func() (string, error), name string) string {
 	return filepath.Join(dir, name)
 }
 
-// LinkFlags has programs linked without symbols. What is built with the same flags elsewhere is not linked again.
+// LinkFlags omit symbols from programs. Builds with the same flags elsewhere share the linked program.
 const LinkFlags = "-ldflags=-s -w"
 
 // asMade is the environment of `make build`.
@@ -59,17 +60,17 @@ var (
 
 const module = "navarch.io/navarch/"
 
-// Edit replaces the first occurrence of a text in a file of the tree, named from its top.
+// Edit replaces the first occurrence of a text in a file. The path is relative to the top of the tree.
 type Edit struct{ File, Text, By string }
 
-// Changed is the path of navarchd as another version would have it, with some files edited. The version that it says it is, is name,
-// which also names the build. The test ends where a file does not have the text that is replaced.
+// Changed returns the path of navarchd with some files edited, as another version would have them. name is the version
+// that it reports, and the name of the build. The test ends if a file lacks the text to replace.
 func Changed(t failer, name string, edits ...Edit) string {
 	t.Helper()
 	return ChangedProgram(t, "navarchd", name, edits...)
 }
 
-// ChangedProgram is the same for another program; two programs of one version need two names.
+// ChangedProgram is Changed for another program. Two programs of one version need two names.
 func ChangedProgram(t failer, program, name string, edits ...Edit) string {
 	t.Helper()
 	dir, err := changed(program, name, edits)
@@ -86,7 +87,7 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 	}
 	defer unlock()
 	root := filepath.Dir(filepath.Dir(filepath.Dir(dir)))
-	texts, replace := map[string]string{}, map[string]string{} // by path: what it says now, and where that is
+	texts, replace := map[string]string{}, map[string]string{} // by path: the edited text, and the file that contains it
 	for i, e := range edits {
 		file := filepath.Join(root, e.File)
 		old, edited := texts[file]
@@ -95,7 +96,8 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 			if err != nil {
 				return "", fmt.Errorf("programs for tests: %w", err)
 			}
-			old, replace[file] = string(read), filepath.Join(dir, fmt.Sprintf("%d-%s.txt", i, filepath.Base(file))) // .txt: it is no package of ours
+			// .txt keeps the file out of Go's packages.
+			old, replace[file] = string(read), filepath.Join(dir, fmt.Sprintf("%d-%s.txt", i, filepath.Base(file)))
 		}
 		if !strings.Contains(old, e.Text) {
 			return "", fmt.Errorf("programs for tests: %s has no %q any more: change another detail", file, e.Text)
@@ -116,7 +118,7 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 		module+"cmd/"+program)
 }
 
-// build makes out/programs/<kind>.
+// build builds the programs of one kind into out/programs/<kind>.
 func build(kind string, env []string, args ...string) (dir string, err error) {
 	dir, unlock, err := folder(kind)
 	if err != nil {
@@ -126,7 +128,7 @@ func build(kind string, env []string, args ...string) (dir string, err error) {
 	return dir, compile(dir, env, append([]string{LinkFlags}, args...)...)
 }
 
-// compile puts programs into a folder.
+// compile builds programs into a folder.
 func compile(dir string, env []string, args ...string) error {
 	if err := depend(); err != nil {
 		return err
@@ -139,8 +141,8 @@ func compile(dir string, env []string, args ...string) error {
 	return nil
 }
 
-// depend makes the result of the test hang on every file of the tree: the go command takes a test's result from its cache where the
-// test's own packages and the files and folders that it opened are as they were, and knows nothing of what the test compiles.
+// depend makes the cached result of a test depend on every file of the tree. The go command reuses a result if the
+// test's packages and the files that it opened are unchanged; it does not know the programs that the test builds.
 var depend = sync.OnceValue(func() error {
 	top, err := root()
 	if err != nil {
@@ -148,7 +150,7 @@ var depend = sync.OnceValue(func() error {
 	}
 	err = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && path != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "out" || d.Name() == "bin") {
-			return filepath.SkipDir // nothing there is compiled
+			return filepath.SkipDir // nothing in it is compiled
 		}
 		return err
 	})
@@ -158,7 +160,7 @@ var depend = sync.OnceValue(func() error {
 	return nil
 })
 
-// folder is out/programs/<kind>, made where it is not, and this process's alone until unlock: test binaries that run at once
+// folder creates out/programs/<kind> if necessary, and locks it for this process until unlock. Concurrent test binaries
 // wait for each other.
 func folder(kind string) (dir string, unlock func(), err error) {
 	top, err := root()
@@ -179,7 +181,7 @@ func folder(kind string) (dir string, unlock func(), err error) {
 	return dir, func() { lock.Close() }, nil
 }
 
-// root is the top of the tree, above the folder of the package whose test this is.
+// root returns the top of the tree, above the folder of the test's package.
 func root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package protowalk reads encoded protobuf messages field by field, without making an object of them: for messages that are long, come from
-// anybody, or are read for one field of many.
+// Package protowalk reads encoded protobuf messages field by field, without decoding them into objects: for messages
+// that are long or untrusted, or of which one field is needed.
 //
-// Two packages have readers of their own, because what they read is not one piece of memory: shard/relay walks the buffers that gRPC hands
-// over, and loadtest/proxy reads fields of which only a part has arrived.
+// Two packages have readers of their own, because their input is not contiguous: shard/relay walks the buffers of gRPC,
+// and loadtest/proxy reads fields of which only a part has arrived.
 //
-// Owns: nothing; what it returns are parts of what it was given.  Reads: google.golang.org/protobuf/encoding/protowire.  Never: a schema.
+// Owns: nothing; results are parts of the input. Reads: google.golang.org/protobuf/encoding/protowire. Never: a schema.
 //
 // Requests of proxies are the reason for this package: push/delta sums up their names and versions without an
 // allocation.
@@ -16,12 +16,13 @@ import "google.golang.org/protobuf/encoding/protowire"
 type Field struct {
 	Number protowire.Number
 	Type   protowire.Type
-	Bytes  []byte // of a length-delimited one: a part of the message, not nil; else nil
-	Varint uint64 // of a varint; else 0
+	Bytes  []byte // of a length-delimited field: a part of the message, not nil; nil for other types
+	Varint uint64 // of a varint; 0 for other types
 }
 
-// Short is where the first field of b begins and ends, its tag aside, if it is as almost all are: length-delimited, with a short tag, and of less than
-// 16 KB. end is 0 where it is not: Next is for all. The compiler puts it into its callers' loops.
+// Short returns the number of the first field of b, and where its content begins and ends, if the field has the common
+// form: length-delimited, with a short tag and less than 16 KB. end is 0 for all other fields, which Next reads. Short
+// is small, so that the compiler inlines it into loops.
 func Short(b []byte) (number protowire.Number, from, end int) {
 	if len(b) < 3 || b[0]&0x87 != byte(protowire.BytesType) || b[0] < 8 {
 		return 0, 0, 0
@@ -36,7 +37,7 @@ func Short(b []byte) (number protowire.Number, from, end int) {
 	return protowire.Number(b[0] >> 3), from, end
 }
 
-// Next takes the first field off b, which must not be empty. n is its length with the tag; a negative one is the code for
+// Next reads the first field of b, which must not be empty. n is its length with the tag. A negative n is a code for
 // protowire.ParseError: b does not begin with a whole field.
 func Next(b []byte) (f Field, n int) {
 	if number, from, end := Short(b); end > 0 {
@@ -62,8 +63,8 @@ func Next(b []byte) (f Field, n int) {
 	return f, tag + n
 }
 
-// Each calls do for every field of a message, in the order of the wire, and stops at the first error: do's, or one of protowire where
-// the message is malformed. It takes bytes from anywhere.
+// Each calls do for every field of a message, in the order of the wire, and stops at the first error: do's, or one of
+// protowire if the message is malformed. The input may be untrusted.
 func Each(b []byte, do func(Field) error) error {
 	for len(b) > 0 {
 		f, n := Next(b)

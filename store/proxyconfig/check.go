@@ -13,27 +13,28 @@ import (
 
 // Fault is a field that is left out because Envoy would refuse it.
 type Fault struct {
-	Field   string // its path below the ProxyConfig
-	Message string // what is expected
+	Field   string // path below the ProxyConfig
+	Message string // the expected value
 }
 
-// Bounds of HTTP/2, as Envoy has them (config.core.v3.Http2ProtocolOptions).
+// Bounds of HTTP/2 in Envoy (config.core.v3.Http2ProtocolOptions).
 const (
 	leastWindow = 65535
 	most        = 1<<31 - 1
 )
 
-// longestServer is the length in bytes of the longest server header.
+// longestServer is the length of the longest server header, in bytes.
 const longestServer = 256
 
-// reading gathers faults.
+// reading collects faults.
 type reading struct{ faults []Fault }
 
 func (r *reading) fault(field, format string, args ...any) {
 	r.faults = append(r.faults, Fault{field, fmt.Sprintf(format, args...)})
 }
 
-// plain says whether a text can be a header's name or value for Envoy (HTTP_HEADER_VALUE of protoc-gen-validate, not strict).
+// plain reports whether Envoy accepts a text as a header's name or value (HTTP_HEADER_VALUE of protoc-gen-validate, not
+// strict).
 func plain(text string) bool { return !strings.ContainsAny(text, "\x00\n\r") }
 
 func (r *reading) headers(h *meshv1.ProxyConfig_ProxyHeaders) {

@@ -1,15 +1,16 @@
-// Package proxyconfig reads the part of a ProxyConfig that the control plane itself acts on: of the mesh's (defaultConfig), and of those that
-// proxies send (PROXY_CONFIG of their node's metadata). The rest is for agents and for injection.
+// Package proxyconfig reads the part of a ProxyConfig on which the control plane itself acts: of the mesh's
+// (defaultConfig), and of those that proxies send (PROXY_CONFIG in their node's metadata). All other fields are for
+// agents and for injection.
 //
-// Owns: nothing.  Reads: nothing of ours.  Never: Envoy's protobuf.
+// Owns: nothing. Reads: nothing of ours. Never: Envoy's protobuf.
 //
-// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged both there, so an
-// edit of defaultConfig reaches only those running proxies that send none.
+// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged both in it, so an
+// edit of defaultConfig reaches only those running proxies that send no PROXY_CONFIG.
 //
-// Headers and connections are read by listeners alone (view.Inputs.Listeners, view.Workload.Listeners), and spans
-// where some are sent (view.Self.Tracing). Proxies with equal settings share these entries, and a proxy whose settings
-// equal the mesh's has none of its own. Settings that routes and clusters read are part of the scope, and are three
-// booleans (view.Scope.Routes, HeaderCase): no text or number that a client invents makes a scope. So
+// Headers and connections are read by listeners alone (view.Inputs.Listeners, view.Workload.Listeners), and spans where
+// some are sent (view.Self.Tracing). Proxies with equal settings share these entries, and a proxy whose settings equal
+// the mesh's has no entries of its own. Settings that routes and clusters read are part of the scope. They are three
+// booleans (view.Scope.Routes, HeaderCase), so that no text or number of a client creates a scope. Therefore
 // clusterPerConnectionBufferLimitBytes is reported, not applied. Settings that Envoy would refuse are left out. A node
 // with more than 16 KB of these settings is refused.
 package proxyconfig
@@ -22,23 +23,25 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
-// Settings are what is acted on, by what reads it. Comparable: equal ProxyConfigs have equal Settings. The zero Settings are Istio's defaults.
+// Settings are the settings on which the control plane acts, by reader. Equal ProxyConfigs have equal (==) Settings.
+// The zero Settings are Istio's defaults.
 type Settings struct {
 	Routes Routes
-	// HeaderCase says that names of HTTP/1 headers keep their case (proxyHeaders.preserveHttp1HeaderCase); clusters and listeners read it.
+	// HeaderCase keeps the case of HTTP/1 header names (proxyHeaders.preserveHttp1HeaderCase). Clusters and listeners read
+	// it.
 	HeaderCase bool
 	Listeners  Listeners
-	// Tracing is what the proxy says of its spans; empty: its bootstrap has no tracer.
+	// Tracing is the proxy's configuration of spans; empty: its bootstrap has no tracer.
 	Tracing Part
 }
 
-// Routes is what virtual hosts and their routes read. Comparable.
+// Routes are the settings that virtual hosts and their routes read. It is comparable.
 type Routes struct {
-	NoAttempts    bool // requests do not say which attempt they are (proxyHeaders.attemptCount.disabled)
-	ForwardedHost bool // requests say which host they were for before it was rewritten (proxyHeaders.xForwardedHost.enabled)
+	NoAttempts    bool // requests do not carry the number of their attempt (proxyHeaders.attemptCount.disabled)
+	ForwardedHost bool // requests carry the host before a rewrite (proxyHeaders.xForwardedHost.enabled)
 }
 
-// String names the fields that say so; empty: none.
+// String names the fields that are set; empty without such fields.
 func (r Routes) String() string {
 	var fields []string
 	if r.NoAttempts {
@@ -50,13 +53,13 @@ func (r Routes) String() string {
 	return strings.Join(fields, ", ")
 }
 
-// Listeners is what listeners read. Comparable.
+// Listeners are the settings that listeners read. It is comparable.
 type Listeners struct {
-	Headers     Part // proxyHeaders, without what Routes and HeaderCase say
-	Connections Part // connectionSettings; empty: they are not stated
+	Headers     Part // proxyHeaders, without the fields in Routes and HeaderCase
+	Connections Part // connectionSettings; empty: not stated
 }
 
-// String names the fields that are set; empty: none.
+// String names the fields that are set; empty without such fields.
 func (l Listeners) String() string {
 	var fields []string
 	name := func(within string, m protoreflect.Message) {
@@ -71,34 +74,36 @@ func (l Listeners) String() string {
 	return strings.Join(fields, ", ")
 }
 
-// Part is a part of a ProxyConfig, in the encoding that equal parts have alike: deterministic protobuf. Empty: nothing of it is stated.
+// Part is a part of a ProxyConfig in deterministic protobuf, so that equal parts have equal text. Empty: nothing of it
+// is stated.
 type Part string
 
-// partOf is the Part of a ProxyConfig that has nothing else.
+// partOf returns the Part of a ProxyConfig that has no other fields.
 func partOf(c *meshv1.ProxyConfig) Part {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
-	if err != nil { // of text that is not UTF-8, which no decoder lets in
+	if err != nil { // of text that is not UTF-8, which no decoder accepts
 		return ""
 	}
 	return Part(raw)
 }
 
-// Config is a ProxyConfig with this part alone; the caller's own.
+// Config returns a ProxyConfig with this part alone, owned by the caller.
 func (p Part) Config() *meshv1.ProxyConfig {
 	c := &meshv1.ProxyConfig{}
 	if err := proto.Unmarshal([]byte(p), c); err != nil {
-		panic(err) // partOf made it
+		panic(err) // unreachable: partOf encoded it
 	}
 	return c
 }
 
-// Own is what a proxy says in place of the mesh's defaultConfig. Comparable; the zero Own says nothing: the mesh's counts.
+// Own is a proxy's own setting in place of the mesh's defaultConfig. It is comparable. The zero Own states nothing, and
+// the mesh's setting applies.
 type Own[T comparable] struct {
 	Stated bool
 	Is     T
 }
 
-// OwnOf is what a proxy says, where that is not what the mesh says.
+// OwnOf returns the proxy's setting if it differs from the mesh's, otherwise the zero Own.
 func OwnOf[T comparable](proxy, mesh T) Own[T] {
 	if proxy == mesh {
 		return Own[T]{}
@@ -106,7 +111,7 @@ func OwnOf[T comparable](proxy, mesh T) Own[T] {
 	return Own[T]{Stated: true, Is: proxy}
 }
 
-// Or is what the proxy says, else what the mesh says.
+// Or returns the proxy's setting, or the mesh's if the proxy states none.
 func (o Own[T]) Or(mesh T) T {
 	if o.Stated {
 		return o.Is
@@ -114,7 +119,8 @@ func (o Own[T]) Or(mesh T) T {
 	return mesh
 }
 
-// Of reads a ProxyConfig; nil: nothing is stated. What Envoy would refuse is left out of the Settings, and is a fault.
+// Of reads a ProxyConfig; nil states nothing. Values that Envoy would refuse are left out of the Settings and are in
+// the faults.
 func Of(c *meshv1.ProxyConfig) (Settings, []Fault) {
 	r := &reading{}
 	var out Settings
@@ -131,14 +137,14 @@ func Of(c *meshv1.ProxyConfig) (Settings, []Fault) {
 	}
 	if c.GetConnectionSettings() != nil {
 		s := proto.CloneOf(c.GetConnectionSettings())
-		// The profile EDGE is for gateways alone, and what is left out of the others here is reported (store/normal/fields).
+		// The profile EDGE is for gateways alone. The other fields are reported as not supported (store/normal/fields).
 		s.Profile, s.ClusterPerConnectionBufferLimitBytes, s.ListenerConnectionLimit, s.GlobalDownstreamConnectionLimit = 0, nil, nil, nil
 		r.connections(s)
 		out.Listeners.Connections = partOf(&meshv1.ProxyConfig{ConnectionSettings: s})
 	}
 	if c.GetTracing() != nil {
 		t := proto.CloneOf(c.GetTracing())
-		t.Tracer, t.TlsSettings = nil, nil // the bootstrap's
+		t.Tracer, t.TlsSettings = nil, nil // read from the bootstrap
 		r.tracing(t)
 		out.Tracing = partOf(&meshv1.ProxyConfig{Tracing: t})
 	}

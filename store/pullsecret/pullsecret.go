@@ -14,27 +14,29 @@ import (
 	"strings"
 )
 
-// What such a Secret is known by.
+// Properties of such a Secret.
 const (
-	Type = "kubernetes.io/dockerconfigjson" // its type
-	Key  = ".dockerconfigjson"              // where its credentials are
+	Type = "kubernetes.io/dockerconfigjson" // type of the Secret
+	Key  = ".dockerconfigjson"              // key of the credentials in its data
 )
 
-// The bounds of a Secret. What is sent to proxies is one registry's.
+// Bounds of a Secret. Proxies get the credentials of one registry each.
 const (
 	maxRegistries = 256
 	maxEntry      = 16 << 10 // bytes
 )
 
-// dockerHub is the registry of references that name none.
+// dockerHub is the registry of references that name no registry.
 const dockerHub = "index.docker.io"
 
-// file is Docker's configuration. What else it may have, such as programs to ask for credentials (credHelpers, credsStore), is not read: nobody is to run them.
+// file is Docker's configuration. Other fields, such as programs that return credentials (credHelpers, credsStore), are
+// not read, because they must not be run.
 type file struct {
 	Auths map[string]json.RawMessage `json:"auths"`
 }
 
-// Registries are the hosts, each once and sorted, of which a configuration has credentials. An error says that it cannot be read or is too large, or has none.
+// Registries returns the hosts for which a configuration has credentials, sorted. Errors: the configuration is invalid,
+// too large, or has no credentials.
 func Registries(raw []byte) ([]string, error) {
 	f, err := parse(raw)
 	if err != nil {
@@ -50,7 +52,8 @@ func Registries(raw []byte) ([]string, error) {
 	return slices.Sorted(maps.Keys(hosts)), nil
 }
 
-// For is the configuration with the credentials of one registry alone, in a form that is the same each time; nil: there are none, or it cannot be read.
+// For returns the configuration with the credentials of one registry alone, in a deterministic form. It is nil without
+// such credentials, or if the configuration is invalid.
 func For(raw []byte, registry string) []byte {
 	f, err := parse(raw)
 	if err != nil {
@@ -62,14 +65,15 @@ func For(raw []byte, registry string) []byte {
 	}
 	out, err := json.Marshal(f)
 	if err != nil {
-		return nil // it was JSON before
+		return nil // unreachable: it was JSON before
 	}
 	return out
 }
 
 func parse(raw []byte) (f file, err error) {
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return file{}, errors.New("is no JSON of Docker's configuration: want {\"auths\": {REGISTRY: {...}}}") // encoding/json may quote a value
+		// The error of encoding/json may quote a value.
+		return file{}, errors.New("is no JSON of Docker's configuration: want {\"auths\": {REGISTRY: {...}}}")
 	}
 	switch n := len(f.Auths); {
 	case n == 0:
@@ -80,16 +84,17 @@ func parse(raw []byte) (f file, err error) {
 	return f, nil
 }
 
-// hostOf is the host, with its port, of the address by which a configuration has credentials: a host, or a URL
-// (github.com/docker/cli, ConvertToHostname).
+// hostOf returns the host, with its port, of a configuration's address: a host or a URL (github.com/docker/cli,
+// ConvertToHostname).
 func hostOf(address string) string {
 	address = strings.TrimPrefix(strings.TrimPrefix(address, "http://"), "https://")
 	host, _, _ := strings.Cut(address, "/")
 	return host
 }
 
-// Registry is the registry, host and port, that a module's URL names an image of; empty: it is no image's. A reference whose first part is no host, or docker.io, is
-// Docker Hub's (github.com/google/go-containerregistry, pkg/name).
+// Registry returns the registry (host and port) of the image that a module's URL names; empty if it names no image. A
+// reference whose first part is not a host, or is docker.io, is Docker Hub's (github.com/google/go-containerregistry,
+// pkg/name).
 func Registry(module string) string {
 	u, err := url.Parse(module)
 	if err != nil || !strings.EqualFold(u.Scheme, "oci") {

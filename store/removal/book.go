@@ -77,7 +77,7 @@ type hold struct {
 }
 
 // NewBook returns a Book with the removals that the previous leader stored: objects in their scopes stay held (Keep).
-// after is how long a removal is held if it does not wait for an operator; 0: until it is accepted.
+// after bounds the time of removals that do not wait for an operator; 0: they are held until they are accepted.
 func NewBook(after time.Duration, stored []Hold) *Book {
 	b := &Book{after: after, holds: map[Scope]*hold{}, of: map[object.ID]*hold{}}
 	for _, s := range stored {

@@ -1,7 +1,8 @@
-// Package scan weighs JSON that strangers wrote, before it is decoded: a text of some bytes decodes to a hundred times as many, and what that
-// comes to is known by the number of its values. It accepts what encoding/json accepts, but for its bound of nesting (leaf).
+// Package scan weighs untrusted JSON before it is decoded. A text may decode to a hundred times its size, and the
+// number of its values shows that size. It accepts the same texts as encoding/json, except for its bound of nesting
+// (leaf).
 //
-// Owns: nothing.  Reads: the text that it is given.  Never: allocates per value; recurses deeper than MaxDepth.
+// Owns: nothing. Reads: the given text. Never: allocates per value; recurses deeper than MaxDepth.
 package scan
 
 import (
@@ -15,8 +16,8 @@ const MaxDepth = 256
 
 var errDepth = fmt.Errorf("objects and lists are nested more than %d levels deep", MaxDepth)
 
-// Values counts the values of a JSON text: objects, lists, strings, numbers, true, false and null, those of repeated keys too. Keys do not
-// count. An error: the text is not JSON, or is nested too deeply.
+// Values counts the values of a JSON text: objects, lists, strings, numbers, true, false and null, including those of
+// repeated keys. Keys do not count. Errors: the text is not JSON, or is nested too deeply.
 func Values(text []byte) (int, error) {
 	s := Scanner{text: text}
 	if err := s.Skip(); err != nil {
@@ -25,7 +26,8 @@ func Values(text []byte) (int, error) {
 	return s.values, s.End()
 }
 
-// Elements counts the elements of a JSON list; null counts as an empty one. An error: the text is no list.
+// Elements counts the elements of a JSON list; null counts as an empty list. An error means that the text is not a
+// list.
 func Elements(text []byte) (n int, err error) {
 	s := Scanner{text: text}
 	if s.peek() != '[' {
@@ -65,26 +67,26 @@ func (s *Scanner) distinct() error {
 	return s.Skip()
 }
 
-// Scanner goes through one JSON text.
+// Scanner reads one JSON text in order.
 type Scanner struct {
 	text          []byte
-	at, start     int // of the next byte; of the value that was skipped last
+	at, start     int // of the next byte; of the last value that was skipped
 	values, depth int
 }
 
-// New scans a text from its beginning.
+// New returns a Scanner at the beginning of a text.
 func New(text []byte) *Scanner { return &Scanner{text: text} }
 
-// Counted is the number of values so far.
+// Counted returns the number of values so far.
 func (s *Scanner) Counted() int { return s.values }
 
-// Skipped is the text of the value that was skipped last.
+// Skipped returns the text of the last value that was skipped.
 func (s *Scanner) Skipped() []byte { return s.text[s.start:s.at] }
 
-// Next is the first byte of the next value, such as '{'; 0: the text has ended.
+// Next returns the first byte of the next value, such as '{'; 0 at the end of the text.
 func (s *Scanner) Next() byte { return s.peek() }
 
-// End is nil where nothing but blanks is left.
+// End returns nil if only blanks are left; otherwise an error.
 func (s *Scanner) End() error {
 	if s.peek(); s.at < len(s.text) {
 		return s.wrong("the end")
@@ -92,7 +94,8 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Object goes through the members of the object that comes next. each is given a key, and has to go past its value, by Skip or Object. An error: each's, the next value is not an object, or it is not JSON.
+// Object reads the members of the next object. each receives a key and must move past its value, by Skip or Object.
+// Errors: each's, the next value is not an object, or it is not JSON.
 func (s *Scanner) Object(each func(key string) error) error {
 	return s.object(func(raw []byte) error {
 		var key string
@@ -103,7 +106,7 @@ func (s *Scanner) Object(each func(key string) error) error {
 	})
 }
 
-// Skip goes past the value that comes next. An error: it is not JSON, or is nested too deeply.
+// Skip moves past the next value. Errors: it is not JSON, or is nested too deeply.
 func (s *Scanner) Skip() error {
 	c := s.peek()
 	start := s.at
@@ -157,7 +160,7 @@ func (s *Scanner) object(each func(key []byte) error) error {
 
 func (s *Scanner) list(each func() error) error { return s.members('[', ']', each) }
 
-// members goes through what stands between two brackets, with commas between them.
+// members reads the members between two brackets, with commas between them.
 func (s *Scanner) members(open, end byte, each func() error) error {
 	if s.peek() != open {
 		return s.wrong(fmt.Sprintf("%q", open))
@@ -188,7 +191,7 @@ func (s *Scanner) members(open, end byte, each func() error) error {
 	}
 }
 
-// peek goes past blanks, and gives the byte after them; 0: the text has ended.
+// peek skips blanks and returns the next byte; 0 at the end of the text.
 func (s *Scanner) peek() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; c {
@@ -200,7 +203,7 @@ func (s *Scanner) peek() byte {
 	return 0
 }
 
-// str goes past a string. As for encoding/json its bytes need not be UTF-8.
+// str moves past a string. Its bytes need not be UTF-8, as in encoding/json.
 func (s *Scanner) str() error {
 	for s.at++; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; {
@@ -218,7 +221,7 @@ func (s *Scanner) str() error {
 	return s.wrong("the end of a string")
 }
 
-// escape goes to the last byte of what begins with a backslash.
+// escape moves to the last byte of an escape sequence.
 func (s *Scanner) escape() error {
 	s.at++
 	if s.at == len(s.text) {
@@ -267,7 +270,7 @@ func (s *Scanner) number() error {
 
 func (s *Scanner) is(c byte) bool { return s.at < len(s.text) && s.text[s.at] == c }
 
-// digits goes past digits, and reports whether there was one.
+// digits moves past digits, and reports whether there was one.
 func (s *Scanner) digits() bool {
 	from := s.at
 	for s.at < len(s.text) && s.text[s.at] >= '0' && s.text[s.at] <= '9' {

@@ -1,7 +1,7 @@
 package scan
 
-// Separators counts the commas of a JSON text that comes in pieces, but for those in strings: a text has more values than that. What is no JSON counts in
-// some way.
+// Separators counts the commas outside of strings in a JSON text that arrives in pieces. A text has more values than
+// commas. For other texts the count has no meaning.
 type Separators struct {
 	Commas int
 

@@ -7,8 +7,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML is an error where a YAML document has more than most values once its aliases stand for what they name: a few lines of aliases of aliases
-// decode to millions. Keys count, and of a long text each 64 bytes as a value. Another error: it is not YAML, or an alias names what it is a part of.
+// YAML returns an error if a YAML document has more than most values after its aliases are expanded: a few lines of
+// nested aliases decode to millions of values. Keys count, and a long text counts as one more value for each 64 bytes.
+// Other errors: the text is not YAML, or an alias names a node that contains it.
 func YAML(text []byte, most int) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -21,13 +22,13 @@ func YAML(text []byte, most int) error {
 	return err
 }
 
-// valueBytes bytes of a text count as one more value: an alias stands for all of the text.
+// valueBytes bytes of a text count as one more value, because an alias repeats the whole text.
 const valueBytes = 64
 
 // tree counts each node once, however many aliases name it.
 type tree struct {
 	most  int
-	known map[*yaml.Node]int // of nodes that aliases name; 0: of one that is being counted
+	known map[*yaml.Node]int // of nodes that aliases name; 0: counting is in progress
 }
 
 func (t *tree) values(of *yaml.Node) (n int, err error) {
@@ -56,7 +57,7 @@ func (t *tree) below(of *yaml.Node) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		all = min(all+n, t.most+1) // more is too much, by however much
+		all = min(all+n, t.most+1) // any sum above most is too much
 	}
 	return all, nil
 }

@@ -1,7 +1,7 @@
-// Package scrape says where an application shows its metrics: the annotation of a Pod that lists several targets, and the variable by which injection
-// tells the agent (leaf).
+// Package scrape defines where an application exposes its metrics: the annotation of a Pod that lists several targets,
+// and the variable by which injection passes them to the agent (leaf).
 //
-// Owns: the syntax of both, and which ports are the proxy's own.  Reads: nothing.  Never: asks a target.
+// Owns: the syntax of both, and the list of the proxy's own ports. Reads: nothing. Never: requests a target.
 package scrape
 
 import (
@@ -17,7 +17,7 @@ import (
 const (
 	// Annotation lists targets as PORT:PATH, separated by commas.
 	Annotation = "prometheus.istio.io/scrape-targets"
-	// Variable tells the agent, as JSON.
+	// Variable passes Settings to the agent, as JSON.
 	Variable = "ISTIO_PROMETHEUS_ANNOTATIONS"
 
 	defaultPort = 80
@@ -45,16 +45,17 @@ func (t Target) String() string { return fmt.Sprintf("%d:%s", t.Port, t.Path) }
 // URL returns the address at which the agent requests the page.
 func (t Target) URL() string { return fmt.Sprintf("http://localhost:%d%s", t.Port, t.Path) }
 
-// reserved are ports of Istio's proxies and agents (https://istio.io/latest/docs/ops/deployment/application-requirements/#ports-used-by-istio). A page of
-// the agent's would ask for itself, and Envoy's is on the merged page already.
+// reserved are ports of Istio's proxies and agents
+// (https://istio.io/latest/docs/ops/deployment/application-requirements/#ports-used-by-istio). The agent's page would
+// request itself, and Envoy's page is on the merged page already.
 var reserved = map[uint16]string{
 	15000: "Envoy's administration", 15001: "Envoy's outbound traffic", 15004: "the agent's debug pages", 15006: "Envoy's inbound traffic",
 	15008: "HBONE",
 	15020: "the agent's merged metrics", 15021: "the agent's readiness", 15053: "the agent's DNS", 15090: "Envoy's metrics",
 }
 
-// Parse reads the annotation. Parts that are empty count for nothing, a target that is listed again neither, and a path that is empty is /metrics. An
-// error: a port is none or the proxy's own, a path is none, or there are more than 16 targets.
+// Parse parses the annotation. Empty parts and repeated targets are ignored, and an empty path becomes /metrics.
+// Errors: a port is invalid or the proxy's own, a path is invalid, or there are more than 16 targets.
 func Parse(text string) (all []Target, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
@@ -75,7 +76,7 @@ func Parse(text string) (all []Target, err error) {
 	return all, nil
 }
 
-// Format writes targets as the annotation has them.
+// Format returns targets in the form of the annotation.
 func Format(all []Target) string {
 	var texts []string
 	for _, t := range all {
@@ -84,8 +85,9 @@ func Format(all []Target) string {
 	return strings.Join(texts, ",")
 }
 
-// Read reads the variable: which pages the agent merges. Those that are listed count before the one of port and path. own are the agent's ports: a
-// page there would ask for itself without end. Errors: the text is no such JSON, or as of Parse.
+// Read parses the variable and returns the pages that the agent merges. Listed targets take precedence over port and
+// path. own are the agent's ports: a page there would request itself without end. Errors: the text is not such JSON, or
+// those of Parse.
 func Read(text string, own ...uint16) (all []Target, err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -123,7 +125,7 @@ func Read(text string, own ...uint16) (all []Target, err error) {
 	return all, nil
 }
 
-// complete fills in the path; an error says what makes the target unusable.
+// complete sets the path. An error states why the target is unusable.
 func (t *Target) complete() error {
 	if of, is := reserved[t.Port]; is {
 		return fmt.Errorf("port %d is that of %s", t.Port, of)

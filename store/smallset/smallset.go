@@ -1,7 +1,8 @@
-// Package smallset has sets for structures that keep very many of them, almost all with one or two elements, where a map for each would take
-// more memory than everything else (most Pods have one EndpointSlice that looks them up, most facts and selectors one reader).
+// Package smallset provides sets for structures with very many of them, most with one or two elements. A map for each
+// would use more memory than all other data: most Pods have one EndpointSlice that looks them up, most facts and
+// selectors one reader.
 //
-// Owns: nothing.  Reads: nothing.  Never: is safe for concurrent use.
+// Owns: nothing. Reads: nothing. Never: is safe for concurrent use.
 package smallset
 
 import (
@@ -9,16 +10,16 @@ import (
 	"slices"
 )
 
-// few is how many elements are kept in a list.
+// few is the largest number of elements in a list.
 const few = 8
 
-// Set is a set. The zero Set is empty and ready for use; a nil one is empty.
+// Set is a set. The zero Set is empty and ready for use; a nil Set is empty.
 type Set[K comparable] struct {
 	list []K
-	many map[K]struct{} // in place of list, once there were more than a few
+	many map[K]struct{} // replaces list once there are more than few elements
 }
 
-// Add puts an element in, if it is not there.
+// Add adds an element, if it is absent.
 func (s *Set[K]) Add(k K) {
 	switch {
 	case s.many != nil:
@@ -35,7 +36,7 @@ func (s *Set[K]) Add(k K) {
 	}
 }
 
-// Remove takes an element out, and says whether none is left.
+// Remove removes an element, and reports whether the set is empty now.
 func (s *Set[K]) Remove(k K) (empty bool) {
 	delete(s.many, k)
 	if i := slices.Index(s.list, k); i >= 0 {
@@ -44,7 +45,7 @@ func (s *Set[K]) Remove(k K) (empty bool) {
 	return len(s.list)+len(s.many) == 0
 }
 
-// All is its elements, in no order. The set must not be changed meanwhile.
+// All yields the elements in no order. The set must not be changed meanwhile.
 func (s *Set[K]) All() iter.Seq[K] {
 	return func(yield func(K) bool) {
 		if s == nil {

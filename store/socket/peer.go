@@ -13,15 +13,15 @@ import (
 	"unsafe"
 )
 
-// Peer is the process that made a connection, as the kernel saw it then (unix(7), SO_PEERCRED).
+// Peer is the process that made a connection, as the kernel recorded it at that time (unix(7), SO_PEERCRED).
 type Peer struct {
-	PID      int32 // 0: in another PID namespace, or not known
+	PID      int32 // 0: in another PID namespace, or unknown
 	UID, GID uint32
-	Groups   []uint32 // all others that it is a member of (SO_PEERGROUPS)
-	Err      error    // why nothing is known of it; it is let in nowhere
+	Groups   []uint32 // all further groups of the process (SO_PEERGROUPS)
+	Err      error    // why the process is unknown; it is admitted nowhere
 }
 
-// User is its name and uid, "root (uid 0)"; the uid alone where it has no name here.
+// User returns name and uid, "root (uid 0)", or the uid alone if it has no name here.
 func (p Peer) User() string {
 	id := strconv.FormatUint(uint64(p.UID), 10)
 	if u, err := user.LookupId(id); err == nil {
@@ -30,8 +30,8 @@ func (p Peer) User() string {
 	return "uid " + id
 }
 
-// GroupID is the id of a group that is given by name or by number.
-// An error: there is no such group, or its number is none that can be given to a file.
+// GroupID returns the id of a group, which is given by name or by number. Errors: there is no such group, or a file
+// cannot belong to its number.
 func GroupID(group string) (uint32, error) {
 	id := group
 	if _, err := strconv.ParseUint(group, 10, 32); err != nil {
@@ -42,13 +42,13 @@ func GroupID(group string) (uint32, error) {
 		id = g.Gid
 	}
 	n, err := strconv.ParseUint(id, 10, 32)
-	if err != nil || n == 1<<32-1 { // which chown(2) reads as: leave it
+	if err != nil || n == 1<<32-1 { // chown(2) reads this number as "no change"
 		return 0, fmt.Errorf("group %q has no usable id", group)
 	}
 	return uint32(n), nil
 }
 
-// guarded gives connections of those alone who may connect.
+// guarded accepts connections of permitted processes only.
 type guarded struct {
 	net.Listener
 	to Access
@@ -65,14 +65,14 @@ func (g *guarded) Accept() (net.Conn, error) {
 		if g.to.admits(p) {
 			return c, nil
 		}
-		_ = c.Close() // nothing was said on it
+		_ = c.Close() // before any data are exchanged
 		if g.to.Refused != nil {
 			g.to.Refused(p)
 		}
 	}
 }
 
-// admits says whether a process may connect. Root is a user as any other: who is root has other ways.
+// admits reports whether a process may connect. Root has no special right here; it has other ways.
 func (a Access) admits(p Peer) bool {
 	switch {
 	case p.Err != nil:
@@ -83,7 +83,7 @@ func (a Access) admits(p Peer) bool {
 	return a.Group != nil && (p.GID == *a.Group || slices.Contains(p.Groups, *a.Group))
 }
 
-// peerOf asks the kernel who has connected.
+// peerOf asks the kernel for the process that connected.
 func peerOf(c net.Conn) (p Peer) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -108,11 +108,11 @@ func peerOf(c net.Conn) (p Peer) {
 	return p
 }
 
-// soPeerGroups is SO_PEERGROUPS of asm-generic/socket.h (Linux 4.13); package syscall does not have it.
+// soPeerGroups is SO_PEERGROUPS of asm-generic/socket.h (Linux 4.13), which package syscall lacks.
 const soPeerGroups = 59
 
-// groupsOf are the groups of the peer's process besides its first; none where the kernel does not say. One has 65536 of them at
-// most (NGROUPS_MAX).
+// groupsOf returns the peer's supplementary groups, or nil if the kernel does not report them. A process has at most
+// 65536 of them (NGROUPS_MAX).
 func groupsOf(fd uintptr) []uint32 {
 	const bytes = 4 // of a gid_t
 	for size := uint32(64 * bytes); size <= 65536*bytes; {
@@ -120,7 +120,7 @@ func groupsOf(fd uintptr) []uint32 {
 		_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, soPeerGroups,
 			uintptr(unsafe.Pointer(&buf[0])), uintptr(unsafe.Pointer(&length)), 0)
 		switch {
-		case errors.Is(errno, syscall.ERANGE) && length > size: // and length is what is needed
+		case errors.Is(errno, syscall.ERANGE) && length > size: // length is the required size
 			size = length
 			continue
 		case errno != 0:

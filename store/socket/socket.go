@@ -1,8 +1,8 @@
-// Package socket listens on Unix sockets that outlive their processes, and that are open to the user of this process, or to a group as well
-// (leaf).
+// Package socket listens on Unix sockets that survive crashes of their processes, and that are open to the user of this
+// process, or also to a group (leaf).
 //
-// Owns: the folders and sockets that it makes.  Reads: the credentials of who connects.  Never: takes a path from a process that
-// answers on it; lets in whom the access does not name, whatever the mode of a file became.
+// Owns: the folders and sockets that it makes. Reads: the credentials of connecting processes. Never: takes a path from
+// a process that answers on it; admits a process outside of Access, whatever the mode of a file became.
 package socket
 
 import (
@@ -15,19 +15,21 @@ import (
 	"syscall"
 )
 
-// MaxPath is the longest path that fits sockaddr_un on Linux, its closing zero not counted; bytes.
+// MaxPath is the length of the longest path that fits into sockaddr_un on Linux, in bytes without the closing zero.
 const MaxPath = 107
 
-// Access says who may connect to a socket beside the user that this process runs as. The zero value is that user alone.
+// Access names the processes that may connect to a socket, besides those of this process's user. The zero value names
+// no others.
 type Access struct {
-	// Group is the id of a group whose members may connect; nil: none.
+	// Group is the id of a group whose members may connect; nil: no group.
 	Group *uint32
-	// Refused is told of each connection that was closed because of who made it. Accept waits for it. nil: nobody is.
+	// Refused is called for each connection that was closed because of its process. Accept waits for it. It may be nil.
 	Refused func(Peer)
 }
 
-// Listen listens on a path, where it takes over from a process that died. Where one lives and answers, the error is
-// syscall.EADDRINUSE. The socket is 0600, with a group 0660; connections of others are closed before anything is read from them.
+// Listen listens on a path, and replaces the socket of a process that died. If a process answers on the path, the error
+// is syscall.EADDRINUSE. The socket has mode 0600, with a group 0660. Connections of other processes are closed before
+// anything is read from them.
 func Listen(path string, to Access) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
@@ -47,9 +49,9 @@ func Listen(path string, to Access) (net.Listener, error) {
 	return &guarded{Listener: l, to: to}, nil
 }
 
-// Folder makes the folder that sockets are in, 0700, and with a group 0710: its members may go through it, and not look into it.
-// One that is there is made so. Folders above it are made as any are (0755). It is an error where it is another user's, or no
-// folder: who owns it could put another socket in the place of ours.
+// Folder creates the folder of sockets with mode 0700. With a group it has 0710: members may pass through it, but not
+// list it. An existing folder gets the same mode. Missing parents are created with 0755. Errors: the path is not a
+// folder, or another user owns it, who could replace the socket.
 func Folder(path string, group *uint32) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -57,7 +59,7 @@ func Folder(path string, group *uint32) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	info, err := os.Lstat(path) // not where a link leads
+	info, err := os.Lstat(path) // a link is not followed
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func Folder(path string, group *uint32) error {
 	return give(path, group, 0o700, 0o010)
 }
 
-// give sets the mode of what is ours, and with a group also that, and the part of the mode that is the group's.
+// give sets the mode of a file of this process. With a group it also sets the group and the group's part of the mode.
 func give(path string, group *uint32, mode, ofGroup fs.FileMode) error {
 	if group == nil {
 		return os.Chmod(path, mode)

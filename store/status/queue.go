@@ -113,7 +113,7 @@ func (q *queue[O]) reread(k Key, f Found[O]) {
 }
 
 // next returns the first object in line that differs and may be written now, with the value to write. A nil object
-// means that there is none for the duration wait, without further changes. The object stays first until take.
+// means that nothing is due for the duration wait, without further changes. The object stays first until take.
 func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) {
 	wait = time.Hour
 	if !q.listed {

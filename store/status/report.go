@@ -30,7 +30,7 @@ type Report struct {
 // contains it.
 type Message struct {
 	Code     problem.Code
-	Analyzer problem.Analyzer // Istio's code, which replaces ours; empty if there is none
+	Analyzer problem.Analyzer // Istio's code, which replaces ours; empty without such a code
 	Severity problem.Severity
 }
 
@@ -207,7 +207,7 @@ func text(value any) string {
 }
 
 // generationOf parses a generation. Istio's JSON has it as text (int64 in protobuf's JSON), and the CRD accepts both.
-// -1 means that there is none.
+// -1: the value is not a generation.
 func generationOf(value any) int64 {
 	switch v := value.(type) {
 	case int64:

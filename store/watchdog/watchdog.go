@@ -1,7 +1,7 @@
-// Package watchdog watches calls that must not block: callbacks of loops that others wait for. A loop that hangs in one would otherwise only look
-// idle.
+// Package watchdog watches calls that must not block: callbacks of loops on which others wait. A loop that hangs in a
+// callback would otherwise seem idle.
 //
-// Owns: nothing.  Reads: nothing of ours but store/obs.  Never: ends a call, which may still return.
+// Owns: nothing. Reads: nothing of ours but store/obs. Never: ends a call, which may still return.
 package watchdog
 
 import (
@@ -16,18 +16,18 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Limit is how long a call may take. One that does not block takes microseconds; but while thousands of proxies join at once, a goroutine may wait
-// for a processor for a second.
+// Limit bounds the duration of a call. A call that does not block takes microseconds. While thousands of proxies join
+// at once, a goroutine may wait a second for a processor.
 const Limit = 5 * time.Second
 
-// testLimit is Limit in a test binary, which a late call ends: a machine may stand still for seconds under tests.
+// testLimit replaces Limit in test binaries, which a late call ends: a busy machine may delay tests for seconds.
 const testLimit = time.Minute
 
-// caught takes calls that are late in a test, by Limit; nil: they end the test binary.
+// caught receives late calls in tests, after Limit; nil: a late call ends the test binary.
 var caught atomic.Pointer[func(call string)]
 
-// Caught has calls that are late gathered until the test ends, for tests in which some are on purpose: else they end the test binary. calls are
-// their names, in order.
+// Caught collects late calls until the test ends, for tests that cause them on purpose. Without it a late call ends the
+// test binary. calls returns the names of the late calls, in order.
 func Caught(t testing.TB) (calls func() []string) {
 	var mu sync.Mutex
 	var all []string
@@ -45,15 +45,15 @@ func Caught(t testing.TB) (calls func() []string) {
 	}
 }
 
-// Watchdog watches calls of one goroutine, one at a time.
+// Watchdog watches the calls of one goroutine, one at a time.
 type Watchdog struct {
 	call  string
 	log   *slog.Logger
 	test  bool
-	timer *time.Timer // nil: there was no call yet
+	timer *time.Timer // nil before the first call
 }
 
-// New watches what is called by a name, one of a few. log nil: slog.Default().
+// New returns a Watchdog. call is the name of its calls, one of a few. log nil: slog.Default().
 func New(log *slog.Logger, call string) *Watchdog {
 	if log == nil {
 		log = slog.Default()
@@ -61,14 +61,14 @@ func New(log *slog.Logger, call string) *Watchdog {
 	return &Watchdog{call: call, log: log, test: testing.Testing()}
 }
 
-// Call calls f. Where that takes longer than Limit, it is an error in the log, and counted (navarch_blocked_calls_total), while f still runs; in
-// a test binary it is a panic after testLimit. It costs setting and stopping a timer.
+// Call calls f. If f takes longer than Limit, Call logs an error and counts it (navarch_blocked_calls_total) while f
+// still runs. In a test binary it panics after testLimit. The cost is that of setting and stopping a timer.
 func (w *Watchdog) Call(f func()) {
 	limit := Limit
 	if w.test && caught.Load() == nil {
 		limit = testLimit
 	}
-	if w.timer == nil { // here and not in New, so that it goes by the clock of the goroutine that calls (testing/synctest)
+	if w.timer == nil { // created by the calling goroutine, whose clock it uses (testing/synctest)
 		w.timer = time.AfterFunc(limit, w.late)
 	} else {
 		w.timer.Reset(limit)

@@ -1,9 +1,10 @@
-// Package configure decides what the webhook configurations of a mesh should contain: which configurations of a cluster are the mesh's, the
-// roots by which the API server verifies the webhook's server (caBundle), and whether objects are refused while a webhook does not answer
-// (failurePolicy). Pure.
+// Package configure decides the content of a mesh's webhook configurations: which configurations of a cluster belong to
+// the mesh, the roots by which the API server verifies the webhook's server (caBundle), and whether objects are refused
+// while a webhook does not answer (failurePolicy). It is pure.
 //
-// Owns: nothing.  Reads: ValidatingWebhookConfigurations and MutatingWebhookConfigurations as they are.  Never: makes or deletes one; changes
-// rules, selectors, or where a webhook is; sets a failurePolicy back to Ignore; has one refuse that warns only; knows a client.
+// Owns: nothing. Reads: existing ValidatingWebhookConfigurations and MutatingWebhookConfigurations. Never: creates or
+// deletes one; changes rules, selectors or addresses of a webhook; sets a failurePolicy back to Ignore; lets a webhook
+// that only warns refuse; uses a client.
 package configure
 
 import (
@@ -24,15 +25,16 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Mesh is whose configurations are looked for.
+// Mesh identifies the mesh whose configurations are managed.
 type Mesh struct {
 	Namespace string // of the control plane
-	Revision  string // this process's; empty: default
+	Revision  string // of this process; empty: default
 	Roots     []*x509.Certificate
 }
 
-// Managed says whether a configuration is one of the mesh's: that of this revision, or of a tag that stands for it; and of another revision
-// whose webhooks are in the namespace of the control plane, if the API server verifies them by one of the mesh's roots already.
+// Managed reports whether a configuration belongs to the mesh. It does if it is of this revision or of a tag that
+// stands for it. A configuration of another revision belongs to the mesh if its webhooks are in the control plane's
+// namespace and the API server verifies them by one of the mesh's roots already.
 func (m Mesh) Managed(u *unstructured.Unstructured) bool {
 	revision := u.GetLabels()[status.RevisionLabel]
 	own := revision == m.Revision || revision == "default" && m.Revision == ""
@@ -50,9 +52,9 @@ func (m Mesh) has(root *x509.Certificate) bool {
 	return slices.ContainsFunc(m.Roots, root.Equal)
 }
 
-// webhooks are the entries of a configuration; they belong to it.
+// webhooks returns the entries of a configuration. They share memory with it.
 func webhooks(u *unstructured.Unstructured) (all []map[string]any) {
-	list, _, _ := unstructured.NestedSlice(u.Object, "webhooks") // a copy; what is no list has none
+	list, _, _ := unstructured.NestedSlice(u.Object, "webhooks") // a copy; a malformed field counts as empty
 	for _, one := range list {
 		if w, is := one.(map[string]any); is {
 			all = append(all, w)
@@ -61,14 +63,15 @@ func webhooks(u *unstructured.Unstructured) (all []map[string]any) {
 	return all
 }
 
-// ours says whether a webhook is a Service of the namespace, or a URL: an address of a control plane outside the cluster.
+// ours reports whether a webhook is a Service of the namespace or a URL. A URL is the address of a control plane
+// outside the cluster.
 func ours(w map[string]any, namespace string) bool {
 	of, _, _ := unstructured.NestedString(w, "clientConfig", "service", "namespace")
 	url, _, _ := unstructured.NestedString(w, "clientConfig", "url")
 	return of == namespace || url != ""
 }
 
-// Bundle is the roots by which the API server verifies a webhook, as far as they can be read.
+// Bundle returns the roots by which the API server verifies a webhook. Unreadable parts are left out.
 func Bundle(webhook map[string]any) (roots []*x509.Certificate) {
 	text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -84,7 +87,7 @@ func Bundle(webhook map[string]any) (roots []*x509.Certificate) {
 	return roots
 }
 
-// Has says whether every webhook of the namespace is verified by exactly this caBundle (base64).
+// Has reports whether every webhook of the namespace is verified by exactly this caBundle (base64).
 func (m Mesh) Has(u *unstructured.Unstructured, bundle string) bool {
 	return !slices.ContainsFunc(webhooks(u), func(w map[string]any) bool {
 		of, _, _ := unstructured.NestedString(w, "clientConfig", "caBundle")
@@ -92,7 +95,7 @@ func (m Mesh) Has(u *unstructured.Unstructured, bundle string) bool {
 	})
 }
 
-// Names are those of a configuration's webhooks, by which API servers name them in errors.
+// Names returns the names of a configuration's webhooks, which API servers use in errors.
 func Names(u *unstructured.Unstructured) (all []string) {
 	for _, w := range webhooks(u) {
 		if name, is := w["name"].(string); is {
@@ -102,7 +105,7 @@ func Names(u *unstructured.Unstructured) (all []string) {
 	return all
 }
 
-// Selected are labels by which the first webhook of a configuration selects objects: of those that must be there, one of the values.
+// Selected returns labels that the first webhook of a configuration selects, with one of the possible values for each.
 func Selected(u *unstructured.Unstructured) map[string]string {
 	labels := map[string]string{}
 	for _, w := range webhooks(u)[:min(1, len(webhooks(u)))] {
@@ -121,23 +124,25 @@ func Selected(u *unstructured.Unstructured) map[string]string {
 	return labels
 }
 
-// WarnsOnly says whether a webhook of a name refuses nothing, as that for kinds of the Gateway API: objects that other implementations act on, too, are never
-// held up by it, so its failurePolicy stays Ignore.
+// WarnsOnly reports whether the webhook of a name never refuses objects, such as the one for kinds of the Gateway API.
+// Other implementations act on such objects too, so the webhook must not hold them up, and its failurePolicy stays
+// Ignore.
 func WarnsOnly(name string) bool { return strings.HasPrefix(name, "gateway-api.") }
 
-// mayFail says whether a webhook may refuse while it does not answer.
+// mayFail reports whether a webhook may refuse objects while it does not answer.
 func mayFail(w map[string]any) bool {
 	name, _ := w["name"].(string)
 	return !WarnsOnly(name)
 }
 
-// FailsOpen says whether one of a configuration's webhooks that refuse lets everything pass while it does not answer.
+// FailsOpen reports whether one of a configuration's refusing webhooks admits everything while it does not answer.
 func FailsOpen(u *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(webhooks(u), func(w map[string]any) bool { return w["failurePolicy"] == "Ignore" && mayFail(w) })
 }
 
-// Wanted is what a configuration should be: every webhook of the namespace is verified by these roots (PEM), and, where fail is true, refuses
-// while it does not answer, unless it warns only. What was written is then given up (status.WithoutClaims).
+// Wanted returns the target state of a configuration. Every webhook of the namespace is verified by these roots (PEM),
+// and with fail refuses objects while it does not answer, unless it only warns. After the write navarchd gives up its
+// field ownership (status.WithoutClaims).
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
 	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail),
 		Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
@@ -165,7 +170,7 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 		return status.WithoutClaims(there)
 	}
 	next := there.DeepCopy()
-	next.SetManagedFields(nil) // as they are
+	next.SetManagedFields(nil) // leave them unchanged
 	next.Object["webhooks"] = all
 	annotations := next.GetAnnotations()
 	if annotations == nil {
@@ -176,11 +181,11 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 	return next
 }
 
-// ErrUnwritten is why a webhook is not believed whose configuration has none of the mesh's roots: they are still to be written.
+// ErrUnwritten means that a configuration lacks the mesh's roots, which are still to be written.
 var ErrUnwritten = errors.New("none of the mesh's roots is written yet (caBundle)")
 
-// Trusts says why an API server with this configuration would not believe a webhook that presents a certificate; nil: it would. Errors are ErrUnwritten, and
-// those of verifying the certificate.
+// Trusts returns why an API server with this configuration would reject a webhook that presents a certificate; nil if
+// it would accept it. Errors are ErrUnwritten, and those of verifying the certificate.
 func (m Mesh) Trusts(u *unstructured.Unstructured, presented *tls.Certificate, now time.Time) error {
 	if presented.Leaf == nil {
 		return errors.New("the certificate was not read")

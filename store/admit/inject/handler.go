@@ -34,7 +34,7 @@ var (
 // NewHandler returns a Handler that refuses Pods until Use is called. mesh returns the present mesh configuration with
 // defaults, or nil while it is unknown. native reports whether all kubelets that may run a Pod know sidecar containers,
 // given the cluster (empty: the config cluster) and the node, if it is known already. proxies returns the present
-// ProxyConfigs; nil: there are none.
+// ProxyConfigs; nil: no ProxyConfigs.
 func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool, proxies ProxyConfigs) *Handler {
 	return &Handler{mesh: mesh, native: native, proxies: proxies}
 }

@@ -128,7 +128,7 @@ func (w *task) finish(from, pod *corev1.Pod) error {
 	return nil
 }
 
-// container returns the container or init container with a name; nil if there is none with it.
+// container returns the container or init container with a name; nil if it is absent.
 func container(name string, pod *corev1.Pod) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		if i := index(list, name); i >= 0 {

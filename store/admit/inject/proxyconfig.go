@@ -144,7 +144,7 @@ func withoutDefaults(c *meshv1alpha1.ProxyConfig) *meshv1alpha1.ProxyConfig {
 	return out
 }
 
-// statusPort returns the agent's port for probes and metrics of the application; 0 if there is none.
+// statusPort returns the agent's port for probes and metrics of the application; 0 without such a port.
 func statusPort(annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) int32 {
 	if n, err := strconv.ParseUint(annotations[annotation.SidecarStatusPort.Name], 10, 16); err == nil {
 		return int32(n)

@@ -9,7 +9,7 @@ import (
 // ProxyConfigs returns the objects of kind ProxyConfig of a namespace, the oldest first.
 type ProxyConfigs func(namespace string) []*proxyconfigv1.ProxyConfig
 
-// forNamespace returns the oldest ProxyConfig without a selector; nil if there is none. It applies to its namespace, or
+// forNamespace returns the oldest ProxyConfig without a selector, or nil. It applies to its namespace, or
 // from the root namespace to the mesh.
 func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig {
 	if p == nil || namespace == "" {
@@ -23,7 +23,7 @@ func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig 
 	return nil
 }
 
-// forWorkload returns the oldest ProxyConfig whose selector selects a Pod of its namespace; nil if there is none.
+// forWorkload returns the oldest ProxyConfig whose selector selects a Pod of its namespace, or nil.
 func (p ProxyConfigs) forWorkload(namespace string, pod map[string]string) *proxyconfigv1.ProxyConfig {
 	if p == nil {
 		return nil

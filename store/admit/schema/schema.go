@@ -1,10 +1,11 @@
-// Package schema checks objects of Istio's kinds against their CustomResourceDefinitions, with the API server's own code: structure, list
-// types, CEL rules, unknown fields. The definitions are those of the module istio.io/api; istio.json.gz has them without their descriptions.
+// Package schema checks objects of Istio's kinds against their CustomResourceDefinitions, with the API server's own
+// code: structure, list types, CEL rules, unknown fields. The definitions are those of the module istio.io/api;
+// istio.json.gz has them without descriptions.
 //
-// An API server with the same CustomResourceDefinitions has checked all of this before it asks a webhook. But those of a cluster may be older,
-// and objects in files were never checked.
+// An API server with the same CustomResourceDefinitions performs all these checks before it calls a webhook. But the
+// definitions of a cluster may be older, and objects in files were never checked.
 //
-// Owns: the compiled definitions.  Reads: nothing of ours but store/problem.  Never: changes an object that it is given.
+// Owns: the compiled definitions. Reads: nothing of ours but store/problem. Never: changes its arguments.
 package schema
 
 import (
@@ -37,17 +38,17 @@ import (
 //go:embed istio.json.gz
 var packed []byte
 
-// Violation is one thing that a definition does not allow.
+// Violation is one violation of a definition.
 type Violation struct {
 	Field   string // path as users write it: spec.http[0].route[1].weight
 	Code    problem.Code
 	Message string
 }
 
-// String is "field: message".
+// String returns "field: message".
 func (v Violation) String() string { return v.Field + ": " + v.Message }
 
-// Definition is one kind, of all its versions that have one schema. Its methods may be called from any goroutine.
+// Definition is one kind, in all its versions with one schema. Its methods may be called from any goroutine.
 type Definition struct {
 	Group, Kind, Plural string
 	Versions            []string
@@ -56,24 +57,24 @@ type Definition struct {
 	compile func() compiled
 }
 
-// compiled is what a schema comes to.
+// compiled is a compiled schema.
 type compiled struct {
 	structural *schema.Structural
 	structure  *split
-	rules      *cel.Validator // nil: there are none
+	rules      *cel.Validator // nil: the schema has no rules
 	err        error
 }
 
-// Istio are the definitions of Istio's kinds. What they say is compiled when it is first asked for.
+// Istio returns the definitions of Istio's kinds. Each is compiled when it is first used.
 var Istio = sync.OnceValue(func() []*Definition {
 	all, err := read(packed)
 	if err != nil {
-		panic(fmt.Sprintf("istio.json.gz: %v", err)) // a test reads it
+		panic(fmt.Sprintf("istio.json.gz: %v", err)) // unreachable: a test reads the file
 	}
 	return all
 })
 
-// Of is the definition of a kind that has a version; nil: there is none.
+// Of returns the definition of a kind with a version; nil if there is no such kind or version.
 func Of(group, version, kind string) *Definition {
 	for _, d := range Istio() {
 		if d.Group == group && d.Kind == kind && slices.Contains(d.Versions, version) {
@@ -83,7 +84,8 @@ func Of(group, version, kind string) *Definition {
 	return nil
 }
 
-// Compile compiles all definitions, so that no request has to wait for that. The error says which does not.
+// Compile compiles all definitions, so that no request waits for that. The error names the one that does not compile,
+// or is the context's.
 func Compile(ctx context.Context) error {
 	for _, d := range Istio() {
 		if ctx.Err() != nil {
@@ -147,9 +149,9 @@ func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
 	return c
 }
 
-// Check is what the definition does not allow in an object, decoded from JSON as apimachinery does it (whole numbers as int64). Fields that it does
-// not know are allowed. Where a rule takes too much work to judge, that is a violation, as in the API server. There are MaxViolations at most; what is
-// found when the context ends is not all.
+// Check returns the violations of the definition in an object, which is decoded in the way of apimachinery (whole
+// numbers as int64). Unknown fields are allowed. A rule that is too expensive to evaluate is a violation, as in the API
+// server. The result has MaxViolations at most, and is incomplete if the context ends.
 func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []Violation) {
 	c := d.compile()
 	if c.err != nil {
@@ -157,8 +159,9 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	}
 	// In the order of k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go.
 	object = runtime.DeepCopyJSON(object)
-	delete(object, "status")                  // as on creation
-	pruning.Prune(object, c.structural, true) // without paths of what is unknown: below a long key they come to the square of the object
+	delete(object, "status") // as at creation
+	// Prune does not return the paths of unknown fields: below a long key their size is quadratic in that of the object.
+	pruning.Prune(object, c.structural, true)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
 	defaulting.Default(object, c.structural)
 	all := c.structure.check(ctx, nil, object, nil)
@@ -176,14 +179,14 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	return wrong
 }
 
-// Unknown is the paths of fields of an object that the definition does not know. They may come to the square of what the object has: it is for objects
-// that no stranger wrote.
+// Unknown returns the paths of fields that the definition does not know. Their total size may be quadratic in that of
+// the object, so it is only for objects of trusted authors.
 func (d *Definition) Unknown(object map[string]any) []string {
 	return pruning.PruneWithOptions(runtime.DeepCopyJSON(object), d.compile().structural, true,
 		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }
 
-// blocks says whether rules cannot be judged because of what is wrong already: they expect types to be right, and lists not to be too long.
+// blocks reports whether the violations prevent the evaluation of rules, which expects correct types and bounded lists.
 func blocks(all field.ErrorList) bool {
 	return slices.ContainsFunc(all, func(e *field.Error) bool {
 		return slices.Contains([]field.ErrorType{field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong,
@@ -191,7 +194,7 @@ func blocks(all field.ErrorList) bool {
 	})
 }
 
-// path is a field without what the API server writes for none.
+// path returns a field, with the API server's text for no field replaced by the empty string.
 func path(of string) string {
 	if of == "<nil>" {
 		return ""
@@ -199,7 +202,7 @@ func path(of string) string {
 	return of
 }
 
-// codes are those of ours that say the same; of all others Invalid does.
+// codes maps types of errors to the equivalent codes. All other types become Invalid.
 var codes = map[field.ErrorType]problem.Code{field.ErrorTypeRequired: problem.Required, field.ErrorTypeDuplicate: problem.Duplicate,
 	field.ErrorTypeInternal: problem.Internal}
 

@@ -11,18 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MaxViolations bounds what Check finds in one object: no author reads more.
+// MaxViolations bounds the violations that Check returns for one object.
 const MaxViolations = 100
 
-// split is a schema in parts, each for what one element of a list or map is without its own lists and maps. The validators of kube-openapi compare each error
-// with all before it (validate.Result.AddErrors), so they are given little at a time.
+// split is a schema divided into parts. Each part covers one element of a list or map without the lists and maps in it.
+// The validators of kube-openapi compare each error with all earlier ones (validate.Result.AddErrors), so each call
+// must have little input.
 type split struct {
-	validator validation.SchemaValidator // nil: the enclosing part's has it
-	fields    map[string]*split          // those with lists or maps somewhere below
-	elements  *split                     // of a list, or values of a map; nil: it is neither
+	validator validation.SchemaValidator // nil: the enclosing part validates the value
+	fields    map[string]*split          // fields with lists or maps somewhere below
+	elements  *split                     // of a list, or values of a map; nil: neither
 }
 
-// splitOf gives the parts of a schema. An error: a part of it does not compile.
+// splitOf divides a schema. An error means that a part does not compile.
 func splitOf(s *apiextensions.JSONSchemaProps) (*split, error) {
 	p, err := fieldsOf(s)
 	if err != nil {
@@ -53,7 +54,7 @@ func fieldsOf(s *apiextensions.JSONSchemaProps) (p *split, err error) {
 	return p, err
 }
 
-// flat is a schema without what it says of the elements of its lists and maps.
+// flat returns a schema without the schemas of elements of its lists and maps.
 func flat(s *apiextensions.JSONSchemaProps) *apiextensions.JSONSchemaProps {
 	s = s.DeepCopy()
 	s.Items = nil
@@ -66,14 +67,14 @@ func flat(s *apiextensions.JSONSchemaProps) *apiextensions.JSONSchemaProps {
 	return s
 }
 
-// check adds what is wrong with a value, until there are MaxViolations, or the context ends.
+// check adds the violations of a value, until there are MaxViolations or the context ends.
 func (p *split) check(ctx context.Context, at *field.Path, value any, all field.ErrorList) field.ErrorList {
 	if len(all) >= MaxViolations || ctx.Err() != nil {
 		return all
 	}
 	if p.validator != nil {
 		for _, e := range validation.ValidateCustomResource(at, value, p.validator) {
-			if _, said, names := strings.Cut(e.Detail, " in body"); names { // it names the field as seen from this part
+			if _, said, names := strings.Cut(e.Detail, " in body"); names { // the error names the field relative to this part
 				e.Detail = path(e.Field) + " in body" + said
 			}
 			all = append(all, e)
@@ -101,7 +102,7 @@ func (p *split) check(ctx context.Context, at *field.Path, value any, all field.
 	return all
 }
 
-// child is a field of what is at a path, which is nil for the object itself.
+// child returns the path of a field below a path; nil stands for the object itself.
 func child(at *field.Path, name string) *field.Path {
 	if at == nil {
 		return field.NewPath(name)

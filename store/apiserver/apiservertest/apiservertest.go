@@ -1,7 +1,7 @@
-// Package apiservertest plays a Kubernetes API server for what only an answer of one can bring about: faults, and answers that a real one does
-// not give.
+// Package apiservertest simulates a Kubernetes API server, for faults and responses that a real one cannot be made to
+// produce.
 //
-// Owns: a server on loopback, until the test ends.  Reads: store/apiserver.  Never: used outside tests.
+// Owns: a server on loopback, until the test ends. Reads: store/apiserver. Never: used outside tests.
 package apiservertest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Play is a client of an API server that answers as the handler does; its token is "our-token".
+// Play returns a client of an API server whose responses come from the handler. Its token is "our-token".
 func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	t.Helper()
 	api, err := apiserver.New(Kubeconfig(t, handler))
@@ -27,7 +27,8 @@ func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	return api
 }
 
-// Kubeconfig is the path of that of an API server that answers as the handler does; its token is "our-token".
+// Kubeconfig returns the path of a kubeconfig for an API server whose responses come from the handler. Its token is
+// "our-token".
 func Kubeconfig(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)

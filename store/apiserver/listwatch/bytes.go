@@ -8,17 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// Bounds in bytes, as they are decoded: of an answer, and of an event of a watch. The objects of a list come in pages, which are made smaller where
-// their objects are large: an API server takes no request of more than 3 MiB (--max-request-bytes), and etcd no object of more than 1.5 MiB.
+// Bounds in bytes of decoded data: of a response, and of an event of a watch. A page of a list is read again with fewer
+// objects if it is too large: an API server accepts no request of more than 3 MiB (--max-request-bytes), and etcd no
+// object of more than 1.5 MiB.
 const (
 	maxAnswer = 16 << 20
 	maxEvent  = 12 << 20
 )
 
-// ErrTooLarge is why an answer is not read.
+// ErrTooLarge means that a response exceeds its bound.
 var ErrTooLarge = errors.New("the API server's answer, or an event of its watch, is too large: more than 16, or 12, MiB")
 
-// Transport bounds all answers that come through another one (rest.Config.Wrap): those of watches by what a single event has.
+// Transport bounds all responses of another transport (rest.Config.Wrap). In watches the bound is for each event.
 func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -37,10 +38,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// WrappedRoundTripper is what client-go looks for to find the transport below.
+// WrappedRoundTripper lets client-go find the inner transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// body is an answer that ends with ErrTooLarge.
+// body is a response that ends with ErrTooLarge once its meter is exhausted.
 type body struct {
 	io.ReadCloser
 	meter *meter
@@ -55,7 +56,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// meter counts what may still be read.
+// meter counts the bytes that may still be read.
 type meter struct {
 	limit int64
 	left  atomic.Int64
@@ -67,7 +68,7 @@ func newMeter(limit int64) *meter {
 	return m
 }
 
-// reset lets as much be read again: an event has been taken. Once too much was read it stays so.
+// reset restores the limit after an event. An exceeded meter stays exceeded.
 func (m *meter) reset() {
 	for left := m.left.Load(); left >= 0 && !m.left.CompareAndSwap(left, m.limit); left = m.left.Load() {
 	}
@@ -77,7 +78,7 @@ func (m *meter) exceeded() bool { return m.left.Load() < 0 }
 
 type meterKey struct{}
 
-// attach is a context whose request is counted by this meter.
+// attach returns a context whose request is counted by this meter.
 func (m *meter) attach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }

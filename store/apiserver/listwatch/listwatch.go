@@ -1,7 +1,8 @@
-// Package listwatch bounds what a Kubernetes API server can do to a process that lists and watches its objects by client-go's Reflector: every request
-// has a deadline, a watch that says nothing is opened again, and every answer and every event has a bound in bytes.
+// Package listwatch limits the effects of a Kubernetes API server on a process that lists and watches objects by
+// client-go's Reflector. Every request has a deadline, a silent watch is opened again, and every response and event has
+// a bound in bytes.
 //
-// Owns: these bounds.  Reads: nothing of ours.  Never: keeps an object; decides what becomes of one.
+// Owns: these bounds. Reads: nothing of ours. Never: keeps an object; decides about the content of one.
 package listwatch
 
 import (
@@ -21,40 +22,42 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The bounds of Options that are zero.
+// The defaults of Options.
 const (
 	Answer  = time.Minute
-	Silence = 3 * time.Minute // an API server says something once a minute: a bookmark, where there is nothing else
+	Silence = 3 * time.Minute // an API server sends something once a minute, at least a bookmark
 )
 
-// pageSize is how many objects of a list are asked for at once, fewer where these have more than maxAnswer bytes.
+// pageSize is the number of objects in a page of a list. It is reduced if the page exceeds maxAnswer bytes.
 const pageSize = 500
 
-// ErrNoAnswer is why a request ended that took too long.
+// ErrNoAnswer means that a request exceeded its time.
 var ErrNoAnswer = errors.New("no answer in time")
 
-// Options say what is bounded how, and who is told. Functions that are nil are not called.
+// Options are the bounds, with functions to observe the requests. Nil functions are not called.
 type Options struct {
-	Answer  time.Duration // a page of a list, or the beginning of a watch, that takes longer has failed; 0: Answer
-	Silence time.Duration // a watch that says nothing for so long, not even a bookmark, ends; 0: Silence
+	Answer  time.Duration // bounds a page of a list, and the beginning of a watch; 0: Answer
+	Silence time.Duration // bounds the silence of a watch, without even a bookmark; 0: Silence
 
-	Failed  func(error)                                 // why a request failed, or a watch ended that was not asked to
-	Listed  func(page runtime.Object, first bool) error // each page; its error fails the list
+	Failed  func(error)                                 // a request failed, or a watch ended unexpectedly
+	Listed  func(page runtime.Object, first bool) error // a page was read; an error fails the list
 	Watches func(lists bool)                            // a watch has begun; lists: it begins with a list
-	// each event, while lists is set those of the list; false: it is lost. Its error ends the watch
+	// Passes is called with each event; lists is set for those of the initial list. false drops the event; an error ends
+	// the watch.
 	Passes func(e watch.Event, lists bool) (bool, error)
-	Passed func(came time.Time) // an event that came then was taken
-	Silent func()               // a watch said nothing for too long
+	Passed func(came time.Time) // an event that arrived at that time was processed
+	Silent func()               // a watch was silent for too long
 }
 
-// Bound is a ListWatch with bounds, whose requests go by a Transport.
+// Bound returns a ListWatch with bounds. plain's client must use Transport.
 func Bound(plain *cache.ListWatch, o Options) *cache.ListWatch {
 	o.Answer, o.Silence = cmp.Or(o.Answer, Answer), cmp.Or(o.Silence, Silence)
 	b := &bounded{Options: o, plain: plain}
 	return &cache.ListWatch{ListWithContextFunc: b.list, WatchFuncWithContext: b.watch}
 }
 
-// Reflector is one that puts what a bounded ListWatch says into a store. It logs nothing: whoever made the ListWatch is told.
+// Reflector returns a Reflector that stores the objects of a bounded ListWatch. It logs nothing: the functions in
+// Options receive all failures.
 func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into cache.ReflectorStore,
 	o cache.ReflectorOptions) *cache.Reflector {
 	o.Logger, o.Name = &klog.Logger{}, name
@@ -66,7 +69,7 @@ func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into ca
 type bounded struct {
 	Options
 	plain *cache.ListWatch
-	size  atomic.Int64 // of the pages of the list that is being read
+	size  atomic.Int64 // size of the pages of the list in progress
 }
 
 func (b *bounded) failed(ctx context.Context, err error) {
@@ -75,8 +78,8 @@ func (b *bounded) failed(ctx context.Context, err error) {
 	}
 }
 
-// list reads a page. The first one is of what there is now, whatever the Reflector asks for: an older list may be what a cache kept
-// (https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list).
+// list reads a page. The first page is always of the present state, whatever the Reflector requests: an older list may
+// come from a cache (https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list).
 func (b *bounded) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	first := o.Continue == ""
 	if first {
@@ -114,7 +117,7 @@ func (b *bounded) watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	inner, err := b.plain.WatchFuncWithContext(size.attach(of), o)
 	lists := o.SendInitialEvents != nil
 	if late.Stop(); err != nil {
-		if cancel(nil); !lists { // else an API server without such watches is asked for a list next
+		if cancel(nil); !lists { // an API server without such watches is asked for a list next
 			b.failed(ctx, err)
 		}
 		return nil, err
@@ -148,7 +151,7 @@ func (w *watched) ResultChan() <-chan watch.Event { return w.events }
 // Stop implements watch.Interface.
 func (w *watched) Stop() { w.stop() }
 
-// run passes on what the watch says, until it ends; lists: it begins with a list, which ends with a bookmark.
+// run passes on the events until the watch ends. lists: the watch begins with a list, which ends with a bookmark.
 func (w *watched) run(ctx context.Context, lists bool) {
 	defer close(w.events)
 	defer w.stop()
@@ -177,9 +180,9 @@ func (w *watched) run(ctx context.Context, lists bool) {
 	}
 }
 
-// pass passes an event on; false: the watch is over.
+// pass passes one event on; false: the watch has ended.
 func (w *watched) pass(ctx context.Context, e watch.Event, lists bool, came time.Time) bool {
-	if e.Type == watch.Error && w.size.exceeded() { // the Reflector says nothing of it
+	if e.Type == watch.Error && w.size.exceeded() { // the Reflector does not report this
 		w.failed(ctx, fmt.Errorf("a watch has ended: %w", ErrTooLarge))
 	}
 	if w.Passes != nil {

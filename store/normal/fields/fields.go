@@ -1,8 +1,10 @@
-// Package fields says how this version treats every field of Istio's configuration: it is acted on, it is reported where somebody sets it, or
-// it has no effect for sidecars. table.txt says so for the fields of istio.io/api, names.txt for annotations, labels and node metadata;
-// deploy/docs/compatibility.md is generated from both, and store/normal reports by them.
+// Package fields states how this version treats every field of Istio's configuration: the field is acted on, its use is
+// reported, or it has no effect for sidecars. table.txt covers the fields of istio.io/api, names.txt covers
+// annotations, labels and node metadata. deploy/docs/compatibility.md is generated from both, and store/normal reports
+// according to them.
 //
-// Owns: nothing; the tables are immutable.  Reads: descriptors of istio.io/api.  Never: objects of Kubernetes, Envoy types.
+// Owns: nothing; the tables are immutable. Reads: descriptors of istio.io/api. Never: objects of Kubernetes, Envoy
+// types.
 package fields
 
 import (
@@ -21,32 +23,33 @@ import (
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
-// Mark says what becomes of a field.
+// Mark is the treatment of a field.
 type Mark string
 
-// The marks, as the tables have them.
+// The marks, as the tables spell them.
 const (
-	Acted    Mark = "acted"    // it changes what proxies are sent, or what else its scene prints
-	Reported Mark = "reported" // it is not acted on, and each object that sets it has a problem that names it (problem.NotSupported)
-	Whole    Mark = "whole"    // it is not acted on, and each object of its kind has a problem that says so
-	Closed   Mark = "closed"   // it is not acted on, and ignoring it would open something: the object is refused, or what it selects is closed
-	None     Mark = "none"     // nothing in a mesh of sidecars is another because of it
+	Acted    Mark = "acted"    // the field changes the configuration of proxies, or other output of its scene
+	Reported Mark = "reported" // the field is ignored, and each object that sets it has a problem that names it (problem.NotSupported)
+	Whole    Mark = "whole"    // the field is ignored, and each object of its kind has a problem that states so
+	Closed   Mark = "closed"   // ignoring the field would open something: the object is refused, or the workloads that it selects are closed
+	None     Mark = "none"     // the field has no effect in a mesh of sidecars
 )
 
-// Row is what becomes of one field.
+// Row is the treatment of one field.
 type Row struct {
-	Message protoreflect.FullName // of names.txt: the section
+	Message protoreflect.FullName // in names.txt: the section
 	Field   string                // JSON name
-	Value   string                // of an enum: the row is for this value alone; empty: for the field
-	// Within is a field, as Message.field: the row is for what lies below it, in place of the general one; empty: it is the general one.
+	Value   string                // of an enum: the only value of this row; empty: all values
+	// Within restricts the row to fields below another field, written Message.field, where it replaces the general row;
+	// empty: this is the general row.
 	Within string
 	Mark   Mark
-	Scene  string // of an acted field: the scene in which it is struck; empty: none
-	Test   string // of one that no scene can show: the Go test that does, as the folder of its package and its name; empty: none
-	Text   string // of others: why, and what happens instead; beside a test: what acts on it, may be empty
+	Scene  string // of an acted field: the scene that tests it, if any
+	Test   string // of an acted field that no scene can show: its Go test, as folder and name
+	Text   string // of other fields: the reason, and the behaviour instead; with Test: what acts on the field, may be empty
 }
 
-// String is the field as a line of the table has it, with its message.
+// String returns the field as in a line of the table, with its message.
 func (r *Row) String() string {
 	return string(r.Message) + "." + r.key()
 }
@@ -62,13 +65,13 @@ func (r *Row) key() string {
 	return out
 }
 
-// Root is a kind of object, or what the mesh configuration has.
+// Root is a kind of object, or a message of the mesh configuration.
 type Root struct {
-	Name    string // as users know it
+	Name    string // in messages
 	Message protoreflect.MessageDescriptor
 }
 
-// Roots are all messages that configuration begins with.
+// Roots returns all messages with which configuration begins.
 func Roots() []Root {
 	var all []Root
 	for _, of := range []struct {
@@ -89,8 +92,8 @@ func Roots() []Root {
 	return all
 }
 
-// Of gives the row of a field; nil: it has none of its own, and is below a field that is not acted on. within are the fields that it lies below, the
-// nearest last; value is that of an enum, else empty.
+// Of returns the row of a field. It is nil for a field below one that is not acted on, which has no row of its own.
+// within lists the fields above it, the nearest last. value is the value of an enum, otherwise empty.
 func Of(fd protoreflect.FieldDescriptor, value string, within []protoreflect.FieldDescriptor) *Row {
 	var general *Row
 	for _, r := range table().rows[fd.FullName()] {
@@ -105,28 +108,28 @@ func Of(fd protoreflect.FieldDescriptor, value string, within []protoreflect.Fie
 	return general
 }
 
-// nameOf is a field as Row.Within has it.
+// nameOf returns a field in the form of Row.Within.
 func nameOf(fd protoreflect.FieldDescriptor) string {
 	return short(fd.ContainingMessage().FullName()) + "." + fd.JSONName()
 }
 
-// short is the name of a message without its package: messages within messages have dots.
+// short returns the name of a message without its package. Nested messages have dots.
 func short(name protoreflect.FullName) string {
 	parts := strings.Split(string(name), ".")
 	first := slices.IndexFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' })
 	return strings.Join(parts[max(first, 0):], ".")
 }
 
-// Rows are all rows of istio.io/api's fields, in the order of the table.
+// Rows yields all rows of istio.io/api's fields, in the order of the table.
 func Rows() iter.Seq[*Row] { return slices.Values(table().all) }
 
-// Unacted calls do with each field of a message that is set and reported, in the order of its fields: its path below path, as users write it, and
-// its row. What lies below such a field is not looked at.
+// Unacted calls do with each field of a message that is set and has the mark Reported, in the order of its fields: the
+// field's path, as users write it, below path, and its row. It skips the fields below such a field.
 func Unacted(m proto.Message, path string, do func(path string, row *Row)) {
 	(&walk{do: do}).message(m.ProtoReflect(), path)
 }
 
-// walk is on its way through a message.
+// walk is the state of a traversal of a message.
 type walk struct {
 	within []protoreflect.FieldDescriptor
 	do     func(path string, row *Row)
@@ -179,7 +182,7 @@ func sortedKeys(m protoreflect.Map) (keys []protoreflect.MapKey) {
 	return keys
 }
 
-// Below is the message of Istio's that a field holds, or its elements; nil: it holds values, or messages of protobuf's own.
+// Below returns the Istio message in a field or its elements; nil if they are values, or messages of protobuf itself.
 func Below(fd protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
 	md := fd.Message()
 	if fd.IsMap() {

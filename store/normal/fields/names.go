@@ -10,14 +10,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The sections of names.txt: what objects have beside their fields, and what proxies say of themselves.
+// The sections of names.txt: properties of objects besides fields, and statements of proxies about themselves.
 const (
 	Annotations = "annotations"
 	Labels      = "labels"
 	Metadata    = "node metadata" // keys of the metadata of a proxy's node
 )
 
-// A line of names.txt is NAME MARK TEXT, below its section in brackets; of an acted name the text is that of an acted field in table.txt.
+// A line of names.txt is NAME MARK TEXT, below its section in brackets. The text of an acted name has the form of
+// table.txt.
 //
 //go:embed names.txt
 var namesText string
@@ -30,13 +31,13 @@ type names struct {
 	byName map[string]*Row // by section and name
 }
 
-// Named gives the row of a name in a section; nil: it has none.
+// Named returns the row of a name in a section; nil if there is no such row.
 func Named(section, name string) *Row { return named.byName[section+"."+name] }
 
-// All are the rows of both tables, in their order.
+// All yields the rows of both tables, in their order.
 func All() iter.Seq[*Row] { return slices.Values(slices.Concat(table().all, named.all)) }
 
-// In are the rows of a section.
+// In yields the rows of a section.
 func In(section string) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		for _, row := range named.all {
@@ -50,7 +51,7 @@ func In(section string) iter.Seq[*Row] {
 func mustParseNames(text string) names {
 	n, err := parseNames(text)
 	if err != nil {
-		panic(err) // a table that this package was built with
+		panic(err) // unreachable: a test parses the table
 	}
 	return n
 }

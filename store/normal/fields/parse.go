@@ -11,25 +11,26 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A line of table.txt is FIELD[=VALUE] [in MESSAGE.FIELD] MARK TEXT, below the name of its message in brackets; of an acted field the text is the name of
-// a scene of cmd/internal/scene, or "-" where there is none yet, or, where no scene can show it, "test FOLDER TestName[: TEXT]". Lines that begin with # are comments.
+// A line of table.txt is FIELD[=VALUE] [in MESSAGE.FIELD] MARK TEXT, below the name of its message in brackets. The
+// text of an acted field is the name of a scene in cmd/internal/scene, "-" while there is no scene, or "test FOLDER
+// TestName[: TEXT]" if no scene can show it. Lines that begin with # are comments.
 //
 //go:embed table.txt
 var tableText string
 
-// It is parsed when it is first asked for: many commands and processes never do.
+// The table is parsed on first use, because many commands and processes never use it.
 var table = sync.OnceValue(func() rows { return mustParse(tableText) })
 
-// rows is the table.
+// rows is the parsed table.
 type rows struct {
 	all  []*Row
-	rows map[protoreflect.FullName][]*Row // by the full name of the field as istio.io/api has it
+	rows map[protoreflect.FullName][]*Row // by the field's full name in istio.io/api
 }
 
 func mustParse(text string) rows {
 	t, err := parse(text)
 	if err != nil {
-		panic(err) // a table that this package was built with
+		panic(err) // unreachable: a test parses the table
 	}
 	return t
 }
@@ -113,7 +114,7 @@ func parseRow(line string) (*Row, error) {
 	return row, nil
 }
 
-// collect gathers a message and all that lie below it.
+// collect adds a message and all messages below it.
 func collect(md protoreflect.MessageDescriptor, into map[protoreflect.FullName]protoreflect.MessageDescriptor) {
 	if into[md.FullName()] != nil {
 		return

@@ -110,7 +110,7 @@ func documents(path string, data []byte) []doc {
 	return docs
 }
 
-// foreign reports whether JSON is certainly neither a Kubernetes object nor a part of one: it has none of an object's
+// foreign reports whether JSON is certainly neither a Kubernetes object nor a part of one: it lacks all of an object's
 // typical fields, in upper or lower case.
 func foreign(tree []byte) bool {
 	var list []json.RawMessage
