@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// learn asks for the workloads of an identity where that is due.
+// learn updates the known workloads of an identity, if they matter and are out of date.
 func (l *Ledger) learn(identity string, matters func(*account) bool) {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -26,9 +26,9 @@ func (l *Ledger) learn(identity string, matters func(*account) bool) {
 	l.mu.Unlock()
 }
 
-// What follows is called with the lock held.
+// The caller of the functions below holds the lock.
 
-// credential finds or makes a holder's.
+// credential returns a holder's credential, and creates it if necessary.
 func (l *Ledger) credential(h Holder) *credential {
 	a := l.accounts[h.Identity]
 	if a == nil {
@@ -43,16 +43,17 @@ func (l *Ledger) credential(h Holder) *credential {
 	return c
 }
 
-// most is how many streams an identity may have, but for those that are proven and of light credentials.
+// most returns the bound of an identity's streams. Proven streams of light credentials may exceed it.
 func (l *Ledger) most(a *account) int { return l.cfg.Least + l.cfg.PerKnown*len(a.known) }
 
-// proven says whether a stream is one of a known workload.
+// proven reports whether a stream is of a known workload.
 func (a *account) proven(h Holder) bool {
 	_, known := a.known[h.From]
 	return h.Pod || known
 }
 
-// loser is who has to end so that a stream may enter; nil: nobody.
+// loser returns the stream that must end so that another may enter; nil: no stream must. The error refuses the new
+// stream.
 func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	a := c.account
 	if a.streams < l.most(a) {
@@ -71,7 +72,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 		return nil, full
 	case greedy == nil:
 		return nil, nil // all are light
-	case c.streams.Len()+1 >= greedy.streams.Len(): // it has most itself, or would have, and they would take turns
+	case c.streams.Len()+1 >= greedy.streams.Len(): // the credential has most itself, or would have, and the two would displace each other
 		if loser = a.newestUnproven(c); proven && loser != nil {
 			return loser, nil
 		}
@@ -110,13 +111,13 @@ func (l *Ledger) add(c *credential, e *Entry) {
 	}
 }
 
-// rests notes that a credential has no streams.
-func (l *Ledger) rests(c *credential) {
+// becomesIdle notes that a credential has no streams.
+func (l *Ledger) becomesIdle(c *credential) {
 	c.idleAt = l.cfg.Now()
 	c.place = l.idle.PushBack(c)
 }
 
-// join makes a stream one of a workload; the oldest of that loses its place where there are too many.
+// join adds a stream to a workload. If the workload has too many streams, it removes and returns the oldest.
 func (e *Entry) join(node string) (oldest *Entry) {
 	c := e.credential
 	if e.place == nil || e.among != nil {
@@ -136,7 +137,7 @@ func (e *Entry) join(node string) (oldest *Entry) {
 	return oldest
 }
 
-// remove takes a stream's place. What it keeps of names it has until it leaves.
+// remove frees a stream's place. Its memory of names stays counted until it leaves.
 func (e *Entry) remove() {
 	if e.place == nil {
 		return
@@ -157,12 +158,12 @@ func (e *Entry) remove() {
 		c.account.unbound--
 	}
 	if c.streams.Len() == 0 {
-		l.rests(c)
+		l.becomesIdle(c)
 	}
 }
 
-// spend is Spend. One credential may have a quarter of what its identity may; streams that are not proven three quarters
-// together.
+// spend implements Spend. One credential may have a quarter of its identity's bytes; streams that are not proven may
+// have three quarters together.
 func (e *Entry) spend(bytes int) (granted int) {
 	l, c := e.ledger, e.credential
 	a, free := c.account, l.cfg.NamesFree
@@ -186,13 +187,13 @@ func (e *Entry) spend(bytes int) (granted int) {
 	return bytes
 }
 
-// pace is a number of events that may come at once, and one more in each period.
+// pace bounds events: a burst at once, and one more in each period.
 type pace struct {
 	used  int
-	since time.Time // up to when used was counted down
+	since time.Time // the time up to which used was reduced
 }
 
-// take counts one; false: there is no room for it.
+// take counts one event; false: the bound is reached.
 func (p *pace) take(now time.Time, burst int, every time.Duration) bool {
 	if !p.room(now, burst, every) {
 		return false
@@ -201,7 +202,7 @@ func (p *pace) take(now time.Time, burst int, every time.Duration) bool {
 	return true
 }
 
-// room says whether there is room for one.
+// room reports whether one more event is within the bound.
 func (p *pace) room(now time.Time, burst int, every time.Duration) bool {
 	if gone := int(now.Sub(p.since) / every); p.used == 0 || gone >= p.used {
 		p.used, p.since = 0, now

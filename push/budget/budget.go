@@ -1,15 +1,17 @@
-// Package budget bounds what callers with a valid credential make a replica keep and compute (issue 12, item 9), so that whoever
-// takes much takes it from themselves.
+// Package budget bounds the memory and the work that callers with a valid credential cause in a replica, so that a
+// heavy user only takes from its own share.
 //
-// An identity is a service account, which thousands of Pods may have. Its *credentials* tell these apart, and nobody can forge
-// one: a token and the certificates that follow from it are one. Node ids do so too where several proxies share a
-// credential, but they are claims. A credential is *light* while it has no more streams than one proxy needs, and then nothing
-// that others do ends them; the caps of an identity are for those that have more, and for those that no Pod has. They grow with
-// the workloads that the source knows of the identity, and have a least, because Pods behind no Service are not known. A stream is
-// *proven* to be of a known workload where its token is bound to a Pod, or its connection comes from a known workload's address; others
-// do not displace or refuse it.
+// An identity is a service account, which thousands of Pods may have. Its *credentials* distinguish them and cannot be
+// forged: a token and the certificates that follow from it are one credential. Where several proxies share a
+// credential, node ids distinguish them too, but they are unverified. A credential is *light* while it has no more
+// streams than one proxy needs. Actions of others then never end its streams. The bounds of an identity are for
+// credentials with more streams, and for credentials without a Pod. They grow with the workloads that the source knows
+// of the identity. They have a minimum, because Pods behind no Service are unknown. A stream is *proven* to be of a
+// known workload if its token is bound to a Pod, or its connection comes from a known workload's address. Streams that
+// are not proven neither displace nor refuse it.
 //
-// Owns: the counts.  Reads: nothing.  Never: closes anything while its lock is held; believes what a node says of itself.
+// Owns: the counts. Reads: nothing. Never: closes anything while its lock is held; trusts a node's statements about
+// itself.
 package budget
 
 import (
@@ -21,103 +23,104 @@ import (
 	"time"
 )
 
-// Limits are the numbers of the rules; 0 is the default.
+// Limits are the numbers of the rules; 0 stands for the default.
 type Limits struct {
-	Workload int // streams of one workload, and of a light credential; 8: Envoy and agents overlap where they reconnect
-	Least    int // streams of an identity whose credentials are not light, or not bound to a Pod; 1,024
-	PerKnown int // and so many for each workload that is known; 4
+	Workload int // streams of one workload, and of a light credential; 0: 8, because Envoy's and agents' streams overlap when they reconnect
+	Least    int // streams of an identity whose credentials are not light, or not bound to a Pod; 0: 1,024
+	PerKnown int // in addition, for each known workload; 0: 4
 
-	Names         int // bytes that an identity's streams may keep of names of which there is nothing; 32 MiB
-	NamesPerKnown int // and so many for each workload that is known; 4 KiB
-	NamesFree     int // of each stream, which are not counted; 16 KiB
+	Names         int // bytes that an identity's streams may keep for names without a resource; 0: 32 MiB
+	NamesPerKnown int // in addition, for each known workload; 0: 4 KiB
+	NamesFree     int // bytes of each stream that are not counted; 0: 16 KiB
 
-	Messages              int // bytes of messages that are kept for an identity, see Entry.Hold; 128 MiB
-	MessagesPerKnown      int // and so many for each workload that is known; 512 KiB
-	MessagesPerCredential int // of one credential; 16 MiB
-	MessagesInAll         int // of all identities; 512 MiB
+	Messages              int // bytes of messages that are kept for an identity (Entry.Hold); 0: 128 MiB
+	MessagesPerKnown      int // in addition, for each known workload; 0: 512 KiB
+	MessagesPerCredential int // of one credential; 0: 16 MiB
+	MessagesInAll         int // of all identities; 0: 512 MiB
 
-	Work         int // units that frames of one credential's connections may cost each second, see Entry.Work; 20,000
-	WorkInAll    int // and those of an identity that are not proven; 100,000
-	WorkPerKnown int // and so many for each workload that is known; 20
+	Work         int // cost per second of frames of one credential's connections, in units (Entry.Work); 0: 20,000
+	WorkInAll    int // of an identity's connections that are not proven; 0: 100,000
+	WorkPerKnown int // in addition, for each known workload; 0: 20
 
-	Asks int // questions of an identity that are answered or wait at once (istioctl); 4
+	Asks int // concurrent requests of tools (istioctl) of an identity; 0: 4
 }
 
-// Config is what a Ledger is made of. The zero Config is ready for use.
+// Config configures a Ledger. The zero Config is ready for use.
 type Config struct {
 	Limits
-	// Workloads are the addresses of the workloads that the source knows of an identity. It is asked where an identity takes
-	// much, once in ten seconds at most, and never with the lock held. nil: none is known.
+	// Workloads returns the addresses of the workloads that the source knows of an identity. It is called for identities
+	// with many streams, at most once in ten seconds, and never with the lock held. nil: no workload is known.
 	Workloads func(identity string) map[netip.Addr]struct{}
 	Now       func() time.Time // nil: time.Now
 }
 
-// Holder is who has shown a credential.
+// Holder is a caller with its credential.
 type Holder struct {
 	Identity string // not empty
-	// Credential tells those of one identity apart, for example by the certificate's serial number; empty: nothing does.
+	// Credential distinguishes callers of one identity, for example by the certificate's serial number; empty: they are
+	// not distinguished.
 	Credential string
 	Pod        bool       // the credential is bound to a Pod
-	From       netip.Addr // where its connection comes from; zero: not known
+	From       netip.Addr // address of the connection's peer; zero: not known
 }
 
-// ErrExhausted is what errors of this package match: the identity has as much as it may.
+// ErrExhausted is matched by the errors of this package: the identity has reached a bound.
 var ErrExhausted = errors.New("as much as this identity may have")
 
-// errNewer is why the oldest stream of a workload ends.
+// errNewer is the reason for the end of a workload's oldest stream.
 var errNewer = fmt.Errorf("%w: newer ones of the same proxy took its place", ErrExhausted)
 
-// errDisplaced is why a stream of a credential that has many ends.
+// errDisplaced is the reason for the end of a stream of a credential with many streams.
 var errDisplaced = fmt.Errorf("%w: its credential has most of what the identity has open, and others need a place", ErrExhausted)
 
-// Paces.
+// Paces and periods.
 const (
 	joinsBurst, joinsEvery = 16, 2 * time.Second // of one credential
-	joinsPeriod            = 30 * time.Second    // in which an identity may join as often as it may have streams
-	blamesBurst            = 64                  // refusals of an identity whose objects are looked for
+	joinsPeriod            = 30 * time.Second    // an identity may join in it as often as it may have streams
+	blamesBurst            = 64                  // refusals of an identity whose objects are looked up
 	blamesEvery            = time.Second / 4
-	blamesShare            = 4                // what one credential may have of that is a quarter; what is not proven, three quarters together
-	knownFor               = 10 * time.Second // that the answer of Config.Workloads stands
-	forgetAfter            = time.Minute      // without streams; every pace is as at the beginning by then
+	blamesShare            = 4                // a credential may have a quarter, streams that are not proven three quarters together
+	knownFor               = 10 * time.Second // life of a result of Config.Workloads
+	forgetAfter            = time.Minute      // without streams; every pace is back at its beginning by then
 )
 
-// Ledger counts. Safe for concurrent use.
+// Ledger holds the counts. It is safe for concurrent use.
 type Ledger struct {
 	cfg Config
 
 	mu       sync.Mutex // a leaf
 	accounts map[string]*account
-	idle     list.List // of *credential: without streams, those that are so for longest first
-	held     int       // bytes of messages, see Entry.Hold
+	idle     list.List // of *credential: those without streams, the longest without first
+	held     int       // bytes of messages (Entry.Hold)
 }
 
-// account is what an identity has.
+// account holds the counts of one identity.
 type account struct {
 	identity       string
 	streams        int
-	unbound        int // of these, of credentials that are bound to no Pod
+	unbound        int // number of streams of credentials without a Pod
 	credentials    map[string]*credential
-	heavy          map[*credential]struct{} // those that are not light
-	spent          int                      // bytes of names, beside what is free
-	unproven       int                      // of these
-	held           int                      // bytes of messages, see Entry.Hold
+	heavy          map[*credential]struct{} // credentials that are not light
+	spent          int                      // bytes of names, without the free ones
+	unproven       int                      // bytes of names of streams that are not proven
+	held           int                      // bytes of messages (Entry.Hold)
 	asks           int
 	joins          pace
 	blames         pace
-	unprovenBlames pace                    // of these
+	unprovenBlames pace                    // of streams that are not proven
 	work           pace                    // of connections that are not proven
-	known          map[netip.Addr]struct{} // never changed
+	known          map[netip.Addr]struct{} // immutable
 	knownAt        time.Time
 }
 
-// credential is one of an account.
+// credential holds the counts of one credential of an account.
 type credential struct {
 	name      string
 	account   *account
-	streams   list.List             // of *Entry, the oldest first
-	workloads map[string]*list.List // by node id; of *Entry, in the same way
+	streams   list.List             // of *Entry, oldest first
+	workloads map[string]*list.List // by node id; of *Entry, oldest first
 	spent     int
-	held      int // bytes of messages, see Entry.Hold
+	held      int // bytes of messages (Entry.Hold)
 	joins     pace
 	blames    pace
 	work      pace
@@ -125,21 +128,21 @@ type credential struct {
 	idleAt    time.Time
 }
 
-// Entry is one stream's. The methods of a nil Entry allow everything: it is of nobody.
+// Entry holds the counts of one stream. The methods of a nil Entry allow everything.
 type Entry struct {
 	ledger     *Ledger
 	credential *credential
 	holder     Holder
 	end        func(error)
-	place      *list.Element // in credential.streams; nil: it has left, or lost its place
+	place      *list.Element // in credential.streams; nil: the stream has left, or lost its place
 	workload   string        // node id
 	among      *list.Element // in credential.workloads
 	spent      int           // bytes of names
-	held       int           // bytes of messages, see Entry.Hold
-	dropped    bool          // these count no more
+	held       int           // bytes of messages (Entry.Hold)
+	dropped    bool          // held counts no more
 }
 
-// New makes an empty ledger.
+// New returns an empty Ledger.
 func New(c Config) *Ledger {
 	for _, n := range []struct {
 		value *int
@@ -160,8 +163,8 @@ func New(c Config) *Ledger {
 	return &Ledger{cfg: c, accounts: map[string]*account{}}
 }
 
-// Enter gives a stream a place; end is called, from any goroutine, when another one takes it. The error matches ErrExhausted, and
-// says what the identity has.
+// Enter counts a stream of a holder. end is called, from any goroutine, if another stream takes its place. An error
+// matches ErrExhausted and states the identity's count.
 func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	l.learn(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Least/2 })
 	e := &Entry{ledger: l, holder: h, end: end}
@@ -170,7 +173,7 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	loser, err := l.loser(c, e)
 	if err != nil {
 		if c.streams.Len() == 0 && c.place == nil {
-			l.rests(c)
+			l.becomesIdle(c)
 		}
 		l.mu.Unlock()
 		return nil, err
@@ -180,7 +183,7 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	}
 	l.add(c, e)
 	oldest := (*Entry)(nil)
-	if h.Pod { // whatever its node ids are
+	if h.Pod { // the Pod counts, whatever its node ids are
 		oldest = e.join("")
 	}
 	l.mu.Unlock()
@@ -193,8 +196,8 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	return e, nil
 }
 
-// Node says which node the stream is of. Where its workload has too many streams then, the oldest of them ends: a client that
-// reconnects is never kept out by what is left of its connections.
+// Node sets the node of the stream. If its workload then has too many streams, the oldest of them ends, so that remains
+// of old connections never keep out a client that reconnects.
 func (e *Entry) Node(id string) {
 	if e == nil || e.holder.Pod {
 		return
@@ -207,7 +210,7 @@ func (e *Entry) Node(id string) {
 	}
 }
 
-// Leave gives everything back. It may be called again.
+// Leave releases everything. Further calls have no effect.
 func (e *Entry) Leave() {
 	if e == nil {
 		return
@@ -219,7 +222,8 @@ func (e *Entry) Leave() {
 	e.drop()
 }
 
-// Spend asks for bytes of names of which there is nothing, and says how many are granted; negative: it gives bytes back.
+// Spend requests bytes for names without a resource, and returns how many are granted. Negative bytes are returned to
+// the budget.
 func (e *Entry) Spend(bytes int) (granted int) {
 	if e == nil {
 		return bytes
@@ -229,13 +233,13 @@ func (e *Entry) Spend(bytes int) (granted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.place == nil {
-		return min(bytes, 0) // its stream ends, and what it has was given back
+		return min(bytes, 0) // the stream is ending, and its bytes were released
 	}
 	return e.spend(bytes)
 }
 
-// Join says whether the stream may have a view planned for it now; else the error, which matches ErrExhausted, says why it may
-// not. Each credential has a pace of its own, and what is beyond it is of the identity's.
+// Join returns nil if the stream may have a view planned now; otherwise an error that matches ErrExhausted. Each
+// credential has a pace of its own; joins beyond it count for the identity's pace.
 func (e *Entry) Join() error {
 	if e == nil {
 		return nil
@@ -254,7 +258,8 @@ func (e *Entry) Join() error {
 	return fmt.Errorf("%w: its streams join too often", ErrExhausted)
 }
 
-// Ask says whether a question may be answered now; done ends it. Else an error, ErrExhausted.
+// Ask returns a function that ends one request of a tool, or an error that matches ErrExhausted if too many are in
+// progress.
 func (e *Entry) Ask() (done func(), err error) {
 	if e == nil {
 		return func() {}, nil
@@ -273,8 +278,8 @@ func (e *Entry) Ask() (done func(), err error) {
 	}), nil
 }
 
-// Blame says whether the objects may be looked for that made something which the client refuses: an identity has a pace, of which one
-// credential has a quarter at most, so that one Pod does not take what the others of its account have.
+// Blame reports whether the objects of a refused resource may be looked up. Each identity has a pace, of which one
+// credential may have a quarter, so that one Pod does not use up the share of its account.
 func (e *Entry) Blame() bool {
 	if e == nil {
 		return true
@@ -292,7 +297,8 @@ func (e *Entry) Blame() bool {
 	return c.blames.take(now, blamesBurst/blamesShare, blamesEvery*blamesShare) && a.blames.take(now, blamesBurst, blamesEvery)
 }
 
-// Tick forgets credentials that have had no streams for long. Call it every second or so; the work is that of what is forgotten.
+// Tick forgets credentials without streams after some time. Call it about every second. Its cost is that of the
+// forgotten credentials.
 func (l *Ledger) Tick() {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -311,14 +317,15 @@ func (l *Ledger) Tick() {
 	}
 }
 
-// Held is how many bytes of messages are kept, of all identities (Entry.Hold).
+// Held returns the bytes of kept messages, of all identities (Entry.Hold).
 func (l *Ledger) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
 }
 
-// Count is what an identity has: streams, credentials (also those that had streams a moment ago), and bytes of names.
+// Count returns an identity's numbers of streams, of credentials (including those whose streams ended recently), and of
+// bytes of names.
 func (l *Ledger) Count(identity string) (streams, credentials, names int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

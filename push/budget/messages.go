@@ -2,13 +2,13 @@ package budget
 
 import "fmt"
 
-// ErrMessages is why a connection ends that has most of what clients have begun to send and not completed, or a stream that has most of
-// what waits to be handled. It matches ErrExhausted.
+// ErrMessages is the reason for the end of a connection with the most bytes of incomplete messages, or of a stream with
+// the most bytes of waiting messages. It matches ErrExhausted.
 var ErrMessages = fmt.Errorf("%w: messages that are not complete, or wait", ErrExhausted)
 
-// Hold counts bytes of messages that are kept because they are not complete (of a connection's ledger), or wait to be handled (of a
-// stream's); negative: they are no longer. Where a credential, an identity or all together have more of them than may be, the entry that has
-// most ends, with ErrMessages; it may be this one.
+// Hold counts bytes of messages that are kept because they are incomplete (in a connection's ledger), or wait to be
+// handled (in a stream's). Negative bytes are released. If a credential, an identity or all together exceed their
+// bound, the entry with the most bytes ends with ErrMessages; it may be this one.
 func (e *Entry) Hold(bytes int) {
 	if e == nil {
 		return
@@ -31,7 +31,7 @@ func (e *Entry) Hold(bytes int) {
 	}
 }
 
-// What follows is called with the lock held.
+// The caller of the functions below holds the lock.
 
 func (e *Entry) hold(bytes int) {
 	if !e.dropped {
@@ -42,13 +42,13 @@ func (e *Entry) hold(bytes int) {
 	}
 }
 
-// drop counts nothing of what a connection keeps any more.
+// drop releases all messages of a connection, and counts no further ones.
 func (e *Entry) drop() {
 	e.hold(-e.held)
 	e.dropped = true
 }
 
-// largest is the connection that has to end because of what e keeps; nil: none.
+// largest returns the entry that must end because of e's messages; nil if no bound is exceeded.
 func (l *Ledger) largest(e *Entry) (most *Entry) {
 	c := e.credential
 	a := c.account

@@ -2,12 +2,14 @@ package budget
 
 import "time"
 
-// workBurst is for how long a credential, or an identity, may have saved up what it did not use: clients begin with large requests.
+// workBurst bounds the unused work that a credential or an identity can save up, because clients begin with large
+// requests.
 const workBurst = 25 * time.Second
 
-// Work counts what handling frames of a connection costs, in units of about a microsecond, and says for how long nothing of it may be read; 0: it may. Each
-// credential has a pace. What is not proven to be of a known workload goes by the identity's as well, so that who has many credentials, or takes them from
-// each other, does not have that many paces. It does not block.
+// Work counts the cost of handling frames of a connection, in units of about a microsecond. It returns how long the
+// connection must not be read; 0: it may be read. Each credential has a pace. Connections that are not proven also
+// count for the identity's pace, so that a caller with many credentials, its own or others', does not have as many
+// paces. Work does not block.
 func (e *Entry) Work(units int) (wait time.Duration) {
 	if e == nil {
 		return 0
@@ -25,7 +27,7 @@ func (e *Entry) Work(units int) (wait time.Duration) {
 	return wait
 }
 
-// reserve counts units of which there may be rate in each second, and says how long it is until there may be that many.
+// reserve counts units, of which rate are allowed per second, and returns the time until they are.
 func (p *pace) reserve(now time.Time, units, rate int) time.Duration {
 	every := time.Second / time.Duration(rate)
 	burst := int(workBurst / every)

@@ -104,7 +104,8 @@ func (s *State) admit(t xds.Type, names []string) []string {
 		}
 		if ok {
 			room.total--
-		} else if s.leftOut++; !ty.all && len(name) <= longest(t) { // of a type of which it is sent everything it is sent this, too, if that ever is
+		} else if s.leftOut++; !ty.all && len(name) <= longest(t) {
+			// of a type of which it is sent everything it is sent this, too, if that ever is
 			s.cut(t)
 		}
 		switch {
@@ -162,7 +163,8 @@ func (s *State) shortenAsked(r *Request, most int) {
 			s.cut(r.Type)
 			continue
 		case ty.keeps(name) || known(stack, name):
-		case unknown == most || len(name) > longest(r.Type) && len(left) > 0: // a list is not left without any: that would be a wildcard of some types
+		case unknown == most || len(name) > longest(r.Type) && len(left) > 0:
+			// a list is not left without any: that would be a wildcard of some types
 			if len(name) <= longest(r.Type) {
 				s.cut(r.Type)
 			}

@@ -141,7 +141,8 @@ func (s *State) restOf(t xds.Type) rest {
 	for name, o := range ty.overrides {
 		v, _ := s.decide(t, name, o)
 		unanswered := o.force && t == xds.Route && s.listenerNeeds(name)
-		if v == set || v == remove || unanswered || o.claimed && t != xds.Extension { // what is held of an extension that is gone may stay for ever
+		// what is held of an extension that is gone may stay for ever
+		if v == set || v == remove || unanswered || o.claimed && t != xds.Extension {
 			return rest{known: true, moving: true}
 		}
 		if o.refused != "" && o.have == nil && s.claims {

@@ -246,7 +246,8 @@ func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[strin
 func (s *State) exceptUnknown(claimed iter.Seq2[string, string]) {
 	cds, stack := &s.types[xds.Cluster], s.stack(xds.Cluster)
 	for name := range pairs(claimed) {
-		if _, is := cds.overrides[name]; !is && stack.Get(name) == nil && cds.sent.Get(name) == nil && s.admitClaim(xds.Cluster, name, max(manyClaims, stack.Len())) {
+		if _, is := cds.overrides[name]; !is && stack.Get(name) == nil && cds.sent.Get(name) == nil &&
+			s.admitClaim(xds.Cluster, name, max(manyClaims, stack.Len())) {
 			cds.put(strings.Clone(name), override{held: true, claimed: true})
 		}
 	}

@@ -2,7 +2,7 @@ package fanout
 
 import "time"
 
-// charge charges what was sent to a stream, but for what it has acknowledged already.
+// charge charges bytes that were sent to a stream, except for those that it has acknowledged already.
 func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	early := min(bytes, s.early)
 	s.early -= early
@@ -36,8 +36,8 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 	}
 }
 
-// expire no longer charges what slow streams have not acknowledged: they hold one message each, by reference, and are closed by their own
-// deadline; they must not hold up the others.
+// expire releases the charges of slow streams. Each holds one message, by reference, and is closed by its own deadline;
+// it must not delay others.
 func (q *Queue[S]) expire(now time.Time) {
 	for front := q.charged.Front(); front != nil; front = q.charged.Front() {
 		s := front.Value.(*entry[S])

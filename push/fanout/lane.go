@@ -1,15 +1,15 @@
 package fanout
 
-// Lane says how urgent a change is.
+// Lane is the urgency of a change.
 type Lane uint8
 
 const (
-	// Endpoints is the lane of changes that touch endpoints alone.
+	// Endpoints is the lane of changes of endpoints alone.
 	Endpoints Lane = iota
-	// Answers is the lane of answers to subscriptions, and of what follows an ACK.
+	// Answers is the lane of answers to subscriptions, and of sends after an ACK.
 	Answers
-	// Config is the lane of everything else. What of it is new to a stream goes out progressively, see rollout.
+	// Config is the lane of all other changes. Parts that are new to a stream are delivered progressively (rollout).
 	Config
-	// NumLanes is how many there are; not a lane.
+	// NumLanes is the number of lanes, not a lane.
 	NumLanes
 )

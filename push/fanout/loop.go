@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// pressEvery is how often the run queue is looked at, while its length matters.
+// pressEvery is the pause between two measurements of the run queue, while its length matters.
 const pressEvery = 25 * time.Millisecond
 
-// Loop runs a Queue: it alone touches it, and its workers do the sends.
+// Loop runs a Queue, which only it uses. Its workers send.
 type Loop struct {
 	budget  Budget
 	workers int
@@ -36,8 +36,8 @@ type Stream struct {
 	first     bool
 	send      func(urgent bool, plan int64) int
 
-	inbox atomic.Bool // it is in the inbox
-	joins atomic.Bool // what the loop has not seen yet ...
+	inbox atomic.Bool // the stream is in the inbox
+	joins atomic.Bool // this and the following: events that the loop has not seen yet
 	marks atomic.Uint32
 	done  atomic.Bool
 	sent  atomic.Int64
@@ -47,13 +47,13 @@ type Stream struct {
 	tried [Refuse - Accept + 1]atomic.Pointer[outcome]
 }
 
-// outcome is what a stream says of a plan.
+// outcome is a stream's result of a plan.
 type outcome struct {
 	plan int64
 	by   string
 }
 
-// New makes a loop; Run starts it. workers 0: one for each processor; log nil: slog.Default().
+// New returns a Loop; Run starts it. workers 0: one for each processor; log nil: slog.Default().
 func New(b Budget, workers int, log *slog.Logger) *Loop {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -64,12 +64,12 @@ func New(b Budget, workers int, log *slog.Logger) *Loop {
 		waited: func() time.Duration { return queue.Since(.9) }}
 }
 
-// Budget is the budget in force.
+// Budget returns the budget in force.
 func (l *Loop) Budget() Budget { return l.budget }
 
-// Join adds a stream; first: it is a gateway's, which goes before others. send is called by one worker at a time,
-// when it is the stream's turn: it sends all that may be sent now, or only what is urgent, and returns the number of bytes. It must not block
-// (store/watchdog). plan is Grant.Plan.
+// Join adds a stream. first means a gateway's stream, which precedes others. One worker at a time calls send, in the
+// stream's turn. send sends everything that may be sent now, or only urgent changes, and returns the number of bytes.
+// It must not block (store/watchdog). plan is Grant.Plan.
 func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
@@ -77,14 +77,14 @@ func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan in
 	return s
 }
 
-// Mark says that the stream may have something to send.
+// Mark notes that the stream may have something to send.
 func (s *Stream) Mark(l Lane) {
 	s.marks.Or(1 << l)
 	s.notify()
 }
 
-// Try is Mark in the lane Config for what is of a plan that the stream has had nothing of: plans have rising numbers, above 0.
-// The stream says Accepted, Skipped or Refused of the plan that its turn gives it.
+// Try is Mark in the lane Config for a plan that is new to the stream. Plans have rising numbers above 0. The stream
+// then reports Accepted, Skipped or Refused for the plan of its turn.
 func (s *Stream) Try(plan int64) {
 	for {
 		old := s.plan.Load()
@@ -95,13 +95,13 @@ func (s *Stream) Try(plan int64) {
 	s.Mark(Config)
 }
 
-// Accepted says that all that was sent of a plan is acknowledged.
+// Accepted reports that everything sent of a plan is acknowledged.
 func (s *Stream) Accepted(plan int64) { s.says(Accept, outcome{plan: plan}) }
 
-// Skipped says that there was nothing of a plan to be sent.
+// Skipped reports that there was nothing to send of a plan.
 func (s *Stream) Skipped(plan int64) { s.says(Skip, outcome{plan: plan}) }
 
-// Refused says that the client refused something of a plan; by is its identity.
+// Refused reports that the client refused a part of a plan. by is its identity.
 func (s *Stream) Refused(plan int64, by string) { s.says(Refuse, outcome{plan, by}) }
 
 func (s *Stream) says(op Op, v outcome) {
@@ -109,16 +109,16 @@ func (s *Stream) says(op Op, v outcome) {
 	s.notify()
 }
 
-// Sent says that bytes were sent outside a turn.
+// Sent counts bytes that were sent outside a turn.
 func (s *Stream) Sent(bytes int) { s.sent.Add(int64(bytes)) }
 
-// Acked says that bytes were acknowledged.
+// Acked counts bytes that were acknowledged.
 func (s *Stream) Acked(bytes int) {
 	s.acked.Add(int64(bytes))
 	s.notify()
 }
 
-// Leave ends it; send may be called once more.
+// Leave removes the stream. send may be called once more.
 func (s *Stream) Leave() {
 	s.left.Store(true)
 	s.notify()
@@ -138,12 +138,12 @@ func (s *Stream) notify() {
 	}
 }
 
-// Waiting is the number of streams that wait in a lane; a gauge.
+// Waiting returns the number of streams that wait in a lane, for a gauge.
 func (l *Loop) Waiting(lane Lane) int { return int(l.waiting[lane].Load()) }
 
 // Run grants turns until ctx ends. Its error is the context's.
 func (l *Loop) Run(ctx context.Context) error {
-	turns := make(chan Grant[*Stream], l.budget.Streams) // as many as can be granted: never full
+	turns := make(chan Grant[*Stream], l.budget.Streams) // its capacity is the number of possible grants: never full
 	var workers sync.WaitGroup
 	for range l.workers {
 		workers.Go(func() {
@@ -188,7 +188,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.waiting[lane].Store(int64(q.Waiting(Lane(lane))))
 		}
 		if !pressing && q.Pressing(time.Now()) {
-			l.waited() // from here on
+			l.waited() // the measurement begins here
 			press.Reset(pressEvery)
 			pressing = true
 		}
@@ -206,9 +206,9 @@ func (l *Loop) take() []*Stream {
 	return taken
 }
 
-// events turns what happened to a stream since it was last seen into events.
+// events passes the changes of a stream since the last call to step.
 func (s *Stream) events(step func(Event[*Stream])) {
-	s.inbox.Store(false) // before reading: what comes later notifies again
+	s.inbox.Store(false) // before reading: later events notify again
 	if s.joins.Swap(false) {
 		step(Event[*Stream]{Op: Join, Stream: s, Namespace: s.namespace, First: s.first})
 	}

@@ -5,66 +5,68 @@ import (
 	"time"
 )
 
-// Budget bounds what is in flight. Zero fields mean the defaults.
+// Budget bounds the sends in progress. Zero fields stand for the defaults.
 type Budget struct {
-	Streams int           // sent to at once; 100
-	Bytes   int           // sent and not acknowledged by streams that are not slow; 256 MiB
-	Slow    time.Duration // a stream whose ACK has not come for longer no longer counts against Bytes; 1 s
-	Rollout int           // streams that a plan of configuration goes to first, see rollout; 8
-	// WindowOff: configuration is written to as many streams at once while endpoints change as else: to measure what the window is worth.
+	Streams int           // streams that are sent to at a time; 0: 100
+	Bytes   int           // bytes sent and not acknowledged by streams that are not slow; 0: 256 MiB
+	Slow    time.Duration // age of an unacknowledged charge after which a stream no longer counts against Bytes; 0: 1 s
+	Rollout int           // streams that get a plan of configuration first (rollout); 0: 8
+	// WindowOff switches the concurrency window off, to measure its effect.
 	WindowOff bool
 }
 
-// patience is how many grants others may have while a lane waits.
+// patience is the number of grants to others after which a waiting lane is next.
 const patience = 4
 
-// Op is what an Event says.
+// Op is the kind of an Event.
 type Op uint8
 
 const (
-	Join   Op = iota // a stream is there, in a namespace
-	Leave            // it is gone
+	Join   Op = iota // a stream is added, in a namespace
+	Leave            // it has left
 	Mark             // it has something to send, in a lane
-	Done             // what it was granted is sent: so many bytes
-	Ack              // so many of its bytes are acknowledged
-	Accept           // it has acknowledged all that it was sent of a plan
-	Skip             // there was nothing of a plan to be sent to it
-	Refuse           // it refused something of a plan
+	Done             // its turn is over, with this many bytes sent
+	Ack              // this many bytes are acknowledged
+	Accept           // it has acknowledged everything that was sent of a plan
+	Skip             // there was nothing of a plan to send to it
+	Refuse           // it refused a part of a plan
 	Tick             // time has passed
-	Press            // goroutines waited so long for a processor
+	Press            // a measurement of how long goroutines waited for a processor
 )
 
 // Event is an input of Queue.Step. S identifies a stream.
 type Event[S comparable] struct {
 	Op        Op
 	Stream    S
-	Namespace string        // of Join
-	First     bool          // of Join: a gateway, which is served before others
-	Lane      Lane          // of Mark
-	Plan      int64         // of Mark in the lane Config: what it has to send is of that plan, and new to it; 0: it is not new. Of Accept, Skip and Refuse
-	By        string        // of Refuse: who
-	Bytes     int           // of Done and Ack
-	Wait      time.Duration // of Press
+	Namespace string // of Join
+	First     bool   // of Join: a gateway, which is served before others
+	Lane      Lane   // of Mark
+	// Plan is for Mark in the lane Config: the plan that is new to the stream; 0: not new. It is also for Accept, Skip and
+	// Refuse.
+	Plan  int64
+	By    string        // of Refuse: the identity
+	Bytes int           // of Done and Ack
+	Wait  time.Duration // of Press
 }
 
-// Grant is an output of Queue.Step: send to this stream, then say Done. Urgent: configuration that it waits for has its turn
-// later, and only what is urgent is to be sent now. Plan is the newest plan that it may be sent from now on; 0: no newer one
-// than before.
+// Grant is an output of Queue.Step: send to this stream, then pass Done. Urgent means that only urgent changes are sent
+// now, because configuration has its turn later. Plan is the newest plan that the stream may be sent from now on; 0:
+// unchanged.
 type Grant[S comparable] struct {
 	Stream S
 	Urgent bool
 	Plan   int64
 }
 
-// tried is the lane of configuration that is new to a stream: the part of Config that is delivered progressively. A stream
-// that waits here does not wait in Config.
+// tried is the lane of configuration that is new to a stream: the part of Config that is delivered progressively. A
+// stream that waits here does not wait in Config.
 const (
 	tried    = NumLanes
 	allLanes = NumLanes + 1
 )
 
-// Queue decides who is sent to. A stream is in it at most once however often it is marked: what it is sent is computed
-// when its turn comes. Not safe for concurrent use.
+// Queue decides which streams are sent to. A stream is in it at most once, however often it is marked; its response is
+// computed in its turn. It is not safe for concurrent use.
 type Queue[S comparable] struct {
 	budget  Budget
 	streams map[S]*entry[S]
@@ -72,12 +74,13 @@ type Queue[S comparable] struct {
 	granted int
 	bytes   int // charged against the budget
 	charged *list.List
-	passed  [allLanes]int // grants to others since one to this lane, while that waits
+	passed  [allLanes]int // grants to others since the last one to this lane, while it waits
 	rollout rollout[S]
 	window  concurrencyWindow[S]
 }
 
-// rings are the namespaces that have streams waiting in a lane; one ring for gateways, which come first, one for the others.
+// rings are the namespaces with streams that wait in a lane: one ring for gateways, which come first, and one for all
+// others.
 type rings[S comparable] struct {
 	of    [2]list.List // of *group[S]
 	named [2]map[string]*group[S]
@@ -85,7 +88,7 @@ type rings[S comparable] struct {
 
 func (l *rings[S]) empty() bool { return l.of[0].Len()+l.of[1].Len() == 0 }
 
-// front is the group whose turn it is.
+// front returns the ring and the group whose turn is next.
 func (l *rings[S]) front() (*list.List, *group[S]) {
 	ring := &l.of[0]
 	if ring.Len() == 0 {
@@ -94,7 +97,7 @@ func (l *rings[S]) front() (*list.List, *group[S]) {
 	return ring, ring.Front().Value.(*group[S])
 }
 
-// group is the streams of one namespace that wait in a lane, first in first out.
+// group holds the streams of one namespace that wait in a lane, first in, first out.
 type group[S comparable] struct {
 	name    string
 	waiting list.List // of *entry[S]
@@ -104,22 +107,22 @@ type group[S comparable] struct {
 type entry[S comparable] struct {
 	stream    S
 	namespace string
-	class     uint8                   // 0: a gateway, 1: another
+	class     uint8                   // 0: a gateway, 1: any other
 	at        [allLanes]*list.Element // in its group; nil: not queued in that lane
-	slots     [numSlots]*list.Element // nil: none
-	sentAt    [numSlots]time.Time     // when its turn for that was over; zero: it is not
+	slots     [numSlots]*list.Element // nil: no slot
+	sentAt    [numSlots]time.Time     // when its turn for the slot ended; zero: it has not
 	granted   bool
-	plan      int64          // the newest that it was given a turn for; 0 after Skip or Refuse: it needs another turn
+	plan      int64          // the newest plan that it had a turn for; 0 after Skip or Refuse: it needs another turn
 	again     [allLanes]bool // marked while granted
-	first     bool           // it was the first in its lane of configuration when it was busy with what is urgent
+	first     bool           // it was first in its lane of configuration when its urgent turn began
 	unacked   int            // bytes charged
-	forgiven  int            // written off as slow, and not yet acknowledged
-	early     int            // acknowledged before Done
+	forgiven  int            // bytes written off as slow, and not acknowledged yet
+	early     int            // bytes acknowledged before Done
 	since     time.Time
 	charge    *list.Element
 }
 
-// NewQueue makes an empty queue.
+// NewQueue returns an empty Queue.
 func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Streams <= 0 {
 		b.Streams = 100
@@ -133,7 +136,8 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Rollout <= 0 {
 		b.Rollout = 8
 	}
-	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(), window: concurrencyWindow[S]{off: b.WindowOff, size: firstWindow, slots: slots[S]{kind: windowSlot}},
+	q := &Queue[S]{budget: b, streams: map[S]*entry[S]{}, charged: list.New(),
+		window:  concurrencyWindow[S]{off: b.WindowOff, size: firstWindow, slots: slots[S]{kind: windowSlot}},
 		rollout: rollout[S]{most: b.Rollout, least: b.Rollout, window: b.Rollout, slots: slots[S]{kind: rolloutSlot}}}
 	for i := range q.lanes {
 		for class := range q.lanes[i].named {
@@ -143,7 +147,7 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	return q
 }
 
-// Step takes one event in and says who is to be sent to now.
+// Step processes one event and returns the streams to send to now.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
 	q.window.expire(now)
@@ -180,8 +184,8 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	return q.grants(now)
 }
 
-// Next is when time alone will change something: the next charge that becomes slow, a way that becomes long, or a place in the
-// rollout that becomes free.
+// Next returns when time alone will change something: the next charge becomes slow, a write becomes long, or a slot of
+// the rollout becomes free.
 func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	sooner := func(t time.Time, is bool) {
 		if is && (!ok || t.Before(at)) {
@@ -202,12 +206,12 @@ func (q *Queue[S]) Next() (at time.Time, ok bool) {
 
 func (q *Queue[S]) configWaits() bool { return !q.lanes[Config].empty() || !q.lanes[tried].empty() }
 
-// Pressing says whether Press matters: configuration is sent beside endpoints.
+// Pressing reports whether Press matters: configuration is sent while endpoints change.
 func (q *Queue[S]) Pressing(now time.Time) bool {
 	return q.window.on(now) && (q.window.slots.count() > 0 || q.configWaits())
 }
 
-// Waiting is the number of streams in a lane.
+// Waiting returns the number of streams in a lane.
 func (q *Queue[S]) Waiting(l Lane) int {
 	n := 0
 	for _, named := range q.lanes[l].named {
@@ -225,7 +229,7 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	if l == Endpoints {
 		q.window.last = now
 	}
-	if l == Config && plan > s.plan { // else it has had its turn for this plan, and the mark came late
+	if l == Config && plan > s.plan { // otherwise the stream had its turn for this plan, and the mark is late
 		q.rollout.begin(plan, len(q.streams))
 		q.remove(s, Config)
 		l = tried
@@ -239,7 +243,7 @@ func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	}
 }
 
-// done ends a turn: what was marked meanwhile waits for the next.
+// done ends a turn. Marks during the turn wait for the next one.
 func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.granted = false
 	q.granted--
@@ -256,14 +260,14 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.again, s.first = [allLanes]bool{}, false
 }
 
-// mayRest is called when a stream may have acknowledged all bytes that it was sent.
+// mayRest is called when a stream may have acknowledged all bytes.
 func (q *Queue[S]) mayRest(s *entry[S]) {
 	if !s.granted && s.unacked == 0 {
 		q.window.slots.leave(s)
 	}
 }
 
-// push puts a stream into a lane, behind those of its namespace that wait there, or before them.
+// push adds a stream to a lane, behind the waiting streams of its namespace, or with first before them.
 func (q *Queue[S]) push(s *entry[S], to Lane, first bool) {
 	l := &q.lanes[to]
 	g := l.named[s.class][s.namespace]
@@ -306,7 +310,7 @@ func (q *Queue[S]) leave(s *entry[S]) {
 	delete(q.streams, s.stream)
 }
 
-// grants hands out turns while the budget lasts.
+// grants grants turns within the budget.
 func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 	for q.granted < q.budget.Streams && q.bytes < q.budget.Bytes {
 		l, any := q.pick(now)
@@ -315,7 +319,7 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 		}
 		ring, g := q.lanes[l].front()
 		s := g.waiting.Front().Value.(*entry[S])
-		if s.granted { // for what is urgent: it has its turn here when that is done
+		if s.granted { // in an urgent turn: it has its turn here afterwards
 			q.remove(s, l)
 			s.again[l], s.first = true, true
 			continue
@@ -341,8 +345,8 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 	return out
 }
 
-// pick is the lane whose turn it is: the most urgent one, unless another has been passed over too often; false when nobody
-// waits.
+// pick returns the lane whose turn it is: the most urgent one, unless another has been passed over too often; false if
+// no lane may have a turn.
 func (q *Queue[S]) pick(now time.Time) (Lane, bool) {
 	turn, waits := allLanes, [allLanes]bool{}
 	for l := range allLanes {

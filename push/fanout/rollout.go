@@ -2,35 +2,35 @@ package fanout
 
 import "time"
 
-// rollout delivers each plan of configuration progressively: it goes to `least` streams, or to one in `share` of them, and every
-// stream that takes it lets two more have their turn, so that a change for 10,000 proxies has doubled seven times before
-// the last gets it. What came before says nothing about it: however fast plans follow each other, each begins with a few, and
-// streams that wait keep their places, so that every one of them has its turn within some `share` plans even where nobody
-// acknowledges anything in time.
+// rollout delivers each plan of configuration progressively. A plan goes to `least` streams first, or to one in `share`
+// of them, and every stream that accepts it lets two more have their turn. So a change for 10,000 proxies doubles seven
+// times before the last one gets it. Earlier plans say nothing about a new one: each begins with a few streams, however
+// fast plans follow each other. Waiting streams keep their places, so that each has its turn within about `share`
+// plans, even if no stream acknowledges in time.
 //
-// The first refusal of an identity takes the window back and keeps its place for refusalBackoff: where many refuse, the plan stops
-// until the refused version is withheld (push/quarantine) or replaced, and then goes on with a few. Further refusals of the same
-// identity do nothing, so one that refuses everything holds up nobody.
+// The first refusal of an identity resets the window and keeps its slot for refusalBackoff. If many refuse, the plan
+// stops until the refused version is withheld (push/quarantine) or replaced, and then continues with a few streams.
+// Further refusals of the same identity have no effect, so an identity that refuses everything delays no other.
 type rollout[S comparable] struct {
 	most    int // Budget.Rollout
 	plan    int64
 	least   int
-	window  int         // streams that may be trying at once
-	slots   slots[S]    // of those that were granted a turn, and have not taken the plan
-	refused []time.Time // until when the places of refusals are kept
+	window  int         // streams that may try the plan at a time
+	slots   slots[S]    // of streams that were granted a turn, and have not accepted the plan
+	refused []time.Time // when the slots of refusals become free
 	by      map[string]bool
 }
 
 const (
-	// share is the part of all streams that a plan goes to at once.
+	// share divides the number of streams for the first part of a plan.
 	share = 128
-	// refusalBackoff is for how long a refusal keeps its place.
+	// refusalBackoff is the time for which a refusal keeps its slot.
 	refusalBackoff = time.Second
-	// maxBy bounds the identities that are remembered; the window has long been small where there are more.
+	// maxBy bounds the identities that are remembered. With so many refusals the window is small already.
 	maxBy = 1000
 )
 
-// begin is called with the plan of a stream that has something to be sent: where that is a newer one, its rollout begins.
+// begin is called with the plan of a stream that has something to send. A newer plan begins its rollout.
 func (t *rollout[S]) begin(plan int64, streams int) {
 	if plan <= t.plan {
 		return
@@ -41,10 +41,10 @@ func (t *rollout[S]) begin(plan int64, streams int) {
 	t.slots.clear()
 }
 
-// open says whether another stream may have its turn.
+// open reports whether another stream may have its turn.
 func (t *rollout[S]) open() bool { return t.slots.count()+len(t.refused) < t.window }
 
-// accept is called when a stream has acknowledged all of a plan, also of one that was slow to.
+// accept is called when a stream has acknowledged a whole plan, even after it counted as slow.
 func (t *rollout[S]) accept(s *entry[S], plan int64) {
 	if plan == t.plan {
 		t.slots.leave(s)
@@ -52,14 +52,14 @@ func (t *rollout[S]) accept(s *entry[S], plan int64) {
 	}
 }
 
-// skip is called when there was nothing of a plan to be sent to a stream: it says nothing about it.
+// skip is called when there was nothing of a plan to send to a stream. It says nothing about the plan.
 func (t *rollout[S]) skip(s *entry[S], plan int64) {
 	if plan == t.plan {
 		t.slots.leave(s)
 	}
 }
 
-// refuse is called when a stream has refused something of a plan.
+// refuse is called when a stream has refused a part of a plan.
 func (t *rollout[S]) refuse(s *entry[S], plan int64, by string, now time.Time) {
 	if plan != t.plan {
 		return
@@ -76,7 +76,7 @@ func (t *rollout[S]) refuse(s *entry[S], plan int64, by string, now time.Time) {
 	t.refused = append(t.refused, now.Add(refusalBackoff))
 }
 
-// expire frees the places of refusals that were made long ago, and of streams that have been slow for so long.
+// expire frees the slots of old refusals, and of streams that have been slow.
 func (t *rollout[S]) expire(now time.Time, slow time.Duration) {
 	for len(t.refused) > 0 && !now.Before(t.refused[0]) {
 		t.refused = t.refused[1:]
@@ -84,7 +84,7 @@ func (t *rollout[S]) expire(now time.Time, slow time.Duration) {
 	t.slots.expire(now, slow)
 }
 
-// next is when time alone will open it.
+// next returns when time alone will open the rollout.
 func (t *rollout[S]) next(slow time.Duration) (at time.Time, ok bool) {
 	at, ok = t.slots.next(slow)
 	if len(t.refused) > 0 && (!ok || t.refused[0].Before(at)) {

@@ -2,23 +2,25 @@ package fanout
 
 import "time"
 
-// concurrencyWindow bounds to how many streams configuration is on its way while endpoints change. A stream that is being sent a
-// large route configuration gets its endpoints after that, and sending to many at once fills this process's run queue: every step of
-// an endpoint's way, from the store to the socket, waits there for as many goroutines that write. So a namespace whose routes are
-// edited without end would hold up the endpoints of the others. Therefore the window follows the run queue: it closes while
-// goroutines wait for a processor, and opens while they do not. Where no endpoints change, configuration goes to as
-// many streams as the budget has. What is on its way for longer than longWay waits for the client, not for this process.
-// Where even the smallest window is too wide, since clients are as quick as this process is busy, bytes are paced.
+// concurrencyWindow bounds the number of streams to which configuration is written at a time while endpoints change. A
+// stream that is being sent a large route configuration gets its endpoints afterwards. Sends to many streams fill this
+// process's run queue, and every step of an endpoint's way, from the store to the socket, waits there behind the
+// goroutines that write. So a namespace whose routes are edited without end would delay the endpoints of all others.
+//
+// Therefore the window follows the run queue: it shrinks while goroutines wait for a processor, and grows while they do
+// not. While no endpoints change, configuration goes to as many streams as the budget permits. A write that takes
+// longer than longWay waits for the client, not for this process. If even the smallest window is too wide, because
+// clients are fast and this process is busy, bytes are paced.
 type concurrencyWindow[S comparable] struct {
-	off   bool // it never closes: to measure what it is worth
+	off   bool // never limits, to measure its effect
 	size  int
-	rest  time.Time // until when nobody has a turn; zero: somebody may
-	last  time.Time // when endpoints were marked last
-	slots slots[S]  // the streams that configuration is on its way to
+	rest  time.Time // end of the pause between turns; zero: no pause
+	last  time.Time // when endpoints were last marked
+	slots slots[S]  // the streams to which configuration is being written
 }
 
-// The bounds of the window and of how long goroutines may wait: what nine in ten waited less than. An endpoint's way has some
-// fifteen such waits.
+// Bounds of the window, and of the waits of goroutines: the wait of nine in ten. An endpoint's way has about fifteen
+// such waits.
 const (
 	firstWindow = 32
 	leastWindow = 1
@@ -27,29 +29,29 @@ const (
 	longWay     = 10 * time.Millisecond
 )
 
-// leastRate is how many bytes a second are sent at the smallest window, so that everybody has its configuration some time: a
-// tenth of what one processor encrypts and writes.
+// leastRate is the rate at the smallest window, in bytes a second, so that every stream gets its configuration
+// eventually. It is a tenth of the rate at which one processor encrypts and writes.
 const leastRate = 64 << 20
 
-// longCalm is how long no endpoints were marked before they no longer count as changing.
+// longCalm is the time without marked endpoints after which they no longer count as changing.
 const longCalm = 10 * time.Second
 
-// on says whether endpoints are changing.
+// on reports whether endpoints are changing.
 func (b *concurrencyWindow[S]) on(now time.Time) bool { return !b.off && now.Sub(b.last) <= longCalm }
 
-// open says whether another stream may have a turn in the config lane, where so many are taking one.
+// open reports whether another stream may have a turn in the lane of configuration.
 func (b *concurrencyWindow[S]) open(now time.Time) bool {
 	return !b.on(now) || b.slots.count() < b.size && !now.Before(b.rest)
 }
 
-// done is called when a stream's turn is over, with how many bytes it was sent.
+// done is called after a stream's turn, with the number of bytes that were sent.
 func (b *concurrencyWindow[S]) done(s *entry[S], bytes int, now time.Time) {
 	if b.slots.done(s, now) && b.size == leastWindow {
 		b.rest = now.Add(time.Duration(float64(bytes) / leastRate * float64(time.Second)))
 	}
 }
 
-// next is when time alone will let another have its turn.
+// next returns when time alone will permit another turn.
 func (b *concurrencyWindow[S]) next() (at time.Time, ok bool) {
 	if at, ok = b.slots.next(longWay); ok && at.Before(b.rest) || !ok {
 		at, ok = b.rest, !b.rest.IsZero()
@@ -57,7 +59,7 @@ func (b *concurrencyWindow[S]) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// expire ends what is over.
+// expire frees slots and ends the pause when their time is over.
 func (b *concurrencyWindow[S]) expire(now time.Time) {
 	b.slots.expire(now, longWay)
 	if !now.Before(b.rest) {
@@ -65,7 +67,7 @@ func (b *concurrencyWindow[S]) expire(now time.Time) {
 	}
 }
 
-// press takes how long goroutines waited for a processor of late.
+// press adapts the window to how long goroutines waited for a processor recently.
 func (b *concurrencyWindow[S]) press(wait time.Duration) {
 	switch {
 	case wait > longWait:

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// check compares who the caller is with who its node says it is. Without an authenticated identity, on plain text, there is nothing to compare. Its errors are
-// gRPC statuses (PermissionDenied).
+// check compares the caller's identity with the one that its node claims. On plain text there is no identity to
+// compare. Errors are gRPC statuses (PermissionDenied).
 func (p Planner) check(identity string, node view.Node) error {
 	if identity == "" || !p.Checked {
 		return nil
@@ -26,16 +26,17 @@ func (p Planner) check(identity string, node view.Node) error {
 		return status.Errorf(codes.PermissionDenied, "identity %q: %v", identity, err)
 	}
 	if namespace != node.Namespace || node.Account != "" && account != node.Account {
-		return status.Errorf(codes.PermissionDenied, "%s may not ask for a proxy of namespace %q, service account %q", identity, node.Namespace, node.Account)
+		return status.Errorf(codes.PermissionDenied, "%s may not ask for a proxy of namespace %q, service account %q", identity, node.Namespace,
+			node.Account)
 	}
 	return nil
 }
 
-// errForeign is why an identity of another trust domain proves nothing about a namespace of this mesh.
+// errForeign means that an identity of another trust domain proves nothing about a namespace of this mesh.
 var errForeign = errors.New("of another trust domain")
 
-// Verified is the service account that an authenticated identity proves: none on plain text, or where it is of another trust
-// domain. An error: it is no SPIFFE ID of a workload, or one of another trust domain.
+// Verified returns the service account that an authenticated identity proves; the zero Identity on plain text. Errors:
+// the identity is not a SPIFFE ID of a workload, or is of another trust domain.
 func Verified(identity, trustDomain string) (who view.Identity, err error) {
 	if identity == "" {
 		return view.Identity{}, nil

@@ -1,8 +1,8 @@
-// Package join lets proxies in: it decides whether a client may have the proxy that its node claims to be, which names in that node count, and
-// whether this replica is new enough for it; then it has the view planned.
+// Package join admits proxies. It decides whether a client may have the proxy that its node claims to be, which names
+// in that node are used, and whether this replica is new enough for the client. Then it has the view planned.
 //
-// Owns: the order of these steps, and the views until they are left.  Reads: the authenticated identity, the node, the snapshot.
-// Never: authorisation from what a node says, nor scopes by names that the configuration does not know.
+// Owns: the order of these steps, and the views until they are left. Reads: the authenticated identity, the node, the
+// snapshot. Never: authorises by a node's statements; makes scopes for names that the configuration does not have.
 package join
 
 import (
@@ -27,15 +27,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// confirmWithin bounds how long a proxy that joins waits for this replica to catch up with what another may have told it.
+// confirmWithin bounds the time for which a joining proxy waits for this replica to catch up with other replicas.
 const confirmWithin = 5 * time.Second
 
-// Plans is what joining needs of the plan loop (plan.Loop).
+// Plans is the part of the plan loop that joins need (plan.Loop).
 type Plans interface {
 	Join(ctx context.Context, node view.Node, moved func(plan.Path)) (*plan.Proxy, error)
 }
 
-// Mirror is what joining needs of the snapshots (mirror.Mirror).
+// Mirror is the part of the snapshots that joins need (mirror.Mirror).
 type Mirror interface {
 	Ready() error
 	ConfirmAt(ctx context.Context, seen mirror.Seen) error
@@ -43,41 +43,41 @@ type Mirror interface {
 	Current() *mirror.Snapshot
 }
 
-// Fleet is what joining needs of this replica among the others.
+// Fleet is the part of the fleet that joins need.
 type Fleet interface {
-	Above() error // not nil: what is stored has a level that this replica does not read
-	// Admit makes a join wait for its turn. Its errors are gRPC statuses.
+	Above() error // not nil: the stored level is one that this replica does not read
+	// Admit makes a join wait for its turn. Errors are gRPC statuses.
 	Admit(ctx context.Context, c serve.Client, node view.Node) error
-	// Join counts a stream until its seat is left.
+	// Join counts a stream until its Seat is left.
 	Join(namespace, workload string) Seat
 }
 
 // Seat is the place of one stream among those of this replica.
 type Seat interface{ Leave() }
 
-// Planner is what the xDS server asks: it turns a client into a view, once this replica is sure not to be behind.
+// Planner implements serve.Planner: it plans a view for a client once this replica is certainly not behind.
 type Planner struct {
 	Plans  Plans
 	Mirror Mirror
 	Fleet  Fleet
 	Scopes *Scopes
-	// Machines registers machines that ask for it; nil: nobody is registered.
+	// Machines registers machines that ask for it; nil: registration is off.
 	Machines *machines.Registry
-	// Clients are log lines that clients bring about.
+	// Clients receives log lines that clients can cause.
 	Clients *obs.Sampled
-	// Checked: the authenticated identity must be the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
+	// Checked requires that the authenticated identity is the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
 	Checked     bool
 	TrustDomain string // of identities that may have Secrets of their namespace
 }
 
 var _ serve.Planner = Planner{}
 
-// Proxy is one of this replica: its plan, counted as one of its streams.
+// Proxy is a proxy of this replica: its plan, counted as one of the replica's streams.
 type Proxy struct {
 	*plan.Proxy
 	Seat    Seat
 	fresh   func(context.Context) error // waits until this replica's snapshot is the newest
-	machine *machines.Connection        // nil: it is not registered
+	machine *machines.Connection        // nil: the proxy is not a registered machine
 }
 
 var (
@@ -122,10 +122,12 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 		return nil, err
 	}
 	if node.Verified, err = Verified(c.Identity, p.TrustDomain); err != nil {
-		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
+		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity,
+			obs.KeyError, err)
 	}
 	for _, key := range node.Unacted.All() {
-		p.Clients.Warn("node metadata that is not acted on: "+fields.Named(fields.Metadata, key).Text, key, obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity)
+		p.Clients.Warn("node metadata that is not acted on: "+fields.Named(fields.Metadata, key).Text, key, obs.KeyNode, node.ID, obs.KeyPeer,
+			c.Addr, obs.KeyIdentity, c.Identity)
 	}
 	node.Pod, node.Peer = c.Caller.Pod, c.Addr
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {
@@ -144,7 +146,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
 	}
-	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // another replica may know it
+	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // another replica may know the kind
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
 	machine, err := p.Machines.Register(node, c.Caller.Credential(), c.Node)
@@ -159,7 +161,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	return &Proxy{Proxy: proxy, Seat: p.Fleet.Join(node.Namespace, node.Workload), fresh: p.Mirror.ConfirmNow, machine: machine}, nil
 }
 
-// plan has the view planned. Its errors are the server's, and gRPC statuses.
+// plan has the view planned. Errors are serve's, and gRPC statuses.
 func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lane)) (*plan.Proxy, error) {
 	proxy, err := p.Plans.Join(ctx, node, func(path plan.Path) {
 		if path == plan.Fast {
@@ -180,7 +182,7 @@ func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lan
 	return proxy, nil
 }
 
-// StoreName is how a store is named to clients, by the identity of its cluster; empty while that is not known (0).
+// StoreName returns the name of a store for clients, given the id of its etcd cluster; empty while that is unknown (0).
 func StoreName(cluster uint64) string {
 	if cluster == 0 {
 		return ""
@@ -188,7 +190,7 @@ func StoreName(cluster uint64) string {
 	return strconv.FormatUint(cluster, 16)
 }
 
-// PlaceName is where a snapshot stands among all that leaders have written, as clients are told it; empty: that is not known.
+// PlaceName returns the place of a snapshot in the leaders' chain, in the form for clients; empty if it is unknown.
 func PlaceName(s *mirror.Snapshot) string {
 	if s == nil || !s.Place().Known() {
 		return ""
@@ -196,7 +198,7 @@ func PlaceName(s *mirror.Snapshot) string {
 	return s.Place().String()
 }
 
-// seen is what a client says that it has seen, in the store's terms. A store whose name is none of ours is another one.
+// seen converts a client's minimum revision. An invalid name of a store stands for another store.
 func seen(f agentapi.MinRevision) mirror.Seen {
 	place, err := kv.ParsePlace(f.Place)
 	if err != nil {

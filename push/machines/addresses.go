@@ -11,29 +11,30 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// holdersFor is for how long the addresses that were found in a snapshot are used before they are looked for again.
+// holdersFor is the life of the addresses that were found in a snapshot.
 const holdersFor = time.Second
 
-// addresses is who has which address by the configuration. Owned by Registry.
+// addresses maps each IP address to the workload, endpoint or service that the configuration gives it to. Registry owns
+// it.
 type addresses struct {
 	at      time.Time
-	of      weak.Pointer[mirror.Snapshot] // weak: it may be out of date for days
+	of      weak.Pointer[mirror.Snapshot] // weak: the snapshot may be out of date for days
 	holders holders
-	looked  int // snapshots that were looked through
+	looked  int // number of snapshots that were searched
 }
 
-// holders is by address, whatever its network: who names none may be of any.
+// holders are the holders of each address, in any network: one without a network may be in any.
 type holders map[netip.Addr][]holder
 
-// holder is a workload, an endpoint or a service that has an address.
+// holder is a workload, an endpoint or a service with an address.
 type holder struct {
 	key     model.Key
 	account string
-	network string // empty: none is named
+	network string // empty: not stated
 	of      use
 }
 
-// use is what a holder has its address for.
+// use is the purpose of a holder's address.
 type use uint8
 
 const (
@@ -42,8 +43,9 @@ const (
 	ofService // a virtual address
 )
 
-// free says why a machine may not have its address: a Pod has it, another WorkloadEntry, an endpoint that is not of its service account, or a
-// service, as a virtual address. Addresses of two networks differ, unless one of them is not named. What came within the last holdersFor may be missed: it is looked again then (Registry.refreshTaken).
+// free returns why a machine may not have its address, or nil. A Pod may have it, another WorkloadEntry, an endpoint
+// that is not of its service account, or a service, as a virtual address. Addresses of two networks differ, unless one
+// of them is not stated. Objects of the last holdersFor may be missed; Registry.refreshTaken finds them later.
 func (a *addresses) free(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
 	if !a.isOf(s) && a.wait(now) <= 0 {
 		a.refreshHolders(s, now)
@@ -56,10 +58,10 @@ func (a *addresses) free(s *mirror.Snapshot, m machines.Machine, now time.Time) 
 	return nil
 }
 
-// isOf says whether what was found is what a snapshot has.
+// isOf reports whether the holders were found in this snapshot.
 func (a *addresses) isOf(s *mirror.Snapshot) bool { return a.holders != nil && a.of == weak.Make(s) }
 
-// wait is how long what was found is used before another snapshot is looked through.
+// wait returns how long the holders are used before another snapshot is searched.
 func (a *addresses) wait(now time.Time) time.Duration {
 	if a.holders == nil || now.Before(a.at) {
 		return 0
@@ -73,11 +75,11 @@ func (a *addresses) refreshHolders(s *mirror.Snapshot, now time.Time) {
 }
 
 func addressOf(m machines.Machine) netip.Addr {
-	address, _ := netip.ParseAddr(m.Spec.GetAddress()) // it was read when it was claimed
+	address, _ := netip.ParseAddr(m.Spec.GetAddress()) // it was parsed when it was claimed
 	return address
 }
 
-// excludes names the holder, where a machine may not have the same address; empty: it may.
+// excludes names the holder if a machine may not have the same address; otherwise it returns the empty string.
 func (h holder) excludes(m machines.Machine) string {
 	mine := h.key.Namespace == m.Namespace && h.account == m.Account
 	switch {
@@ -103,7 +105,7 @@ func holdersOf(s *mirror.Snapshot) holders {
 	return all
 }
 
-// read takes in the addresses that a record has; those of nil, and of other kinds, are none.
+// read adds the addresses of a record. nil and records of other kinds have none of interest.
 func (all holders) read(r model.Record) {
 	switch t := r.(type) {
 	case *model.Workload:
@@ -128,8 +130,8 @@ func (all holders) read(r model.Record) {
 	}
 }
 
-// add takes in addresses as the configuration has them, in whatever form. What is none is nobody's: names, paths, and ranges of more than one, in which
-// the machines behind a ServiceEntry may be.
+// add adds addresses in any form of the configuration. Names, paths, and ranges of several addresses are ignored: the
+// machines behind a ServiceEntry may be in such a range.
 func (all holders) add(h holder, addresses ...string) {
 	for _, text := range addresses {
 		a, err := netip.ParseAddr(text)

@@ -23,26 +23,29 @@ const (
 	entryKey = "WORKLOAD_ENTRY"
 )
 
-// claim is what a machine asks for, and what it has proved. The group must be of its namespace and of its service account, so that a claim of
-// an address is bounded by that: it gets traffic of services that select the group's labels, and no others.
+// claim is a machine's request with its proof. The group must be of the machine's namespace and service account. That
+// bounds the claim of an address: the machine gets traffic of services that select the group's labels, and no other.
 type claim struct {
-	namespace, account string // proved
-	credential         string // by what, see machines.Machine
-	group, entry       string // one of the two
-	address            string // claimed
-	network, locality  string // the same: where it is reached from, and preferred
-	checked            bool   // its agent says that it reports its health
+	namespace, account string // proven by the credential
+	credential         string // machines.Machine.Credential
+	group, entry       string // exactly one of the two is set
+	address            string // claimed by the node
+	network, locality  string // claimed: the network from which it is reached, and its locality
+	checked            bool   // its agent reports health
 }
 
-// claimOf reads a node. Its errors are gRPC statuses.
+// claimOf reads a node. Errors are gRPC statuses.
 func claimOf(node view.Node, raw []byte) (claim, error) {
-	c := claim{namespace: node.Verified.Namespace, account: node.Verified.Account, group: node.Metadata[groupKey], entry: node.Metadata[entryKey],
+	c := claim{namespace: node.Verified.Namespace, account: node.Verified.Account, group: node.Metadata[groupKey],
+		entry:   node.Metadata[entryKey],
 		network: node.Network, locality: node.Locality}
 	switch {
 	case node.Verified == (view.Identity{}):
-		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: a machine is registered with a proved identity only: by the secure address, with a token or a certificate of this mesh", groupKey, entryKey)
+		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: a machine is registered with a proved identity only: by the "+
+			"secure address, with a token or a certificate of this mesh", groupKey, entryKey)
 	case c.namespace != node.Namespace:
-		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: %s may not register a machine in namespace %q", groupKey, entryKey, node.Verified, node.Namespace)
+		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: %s may not register a machine in namespace %q", groupKey,
+			entryKey, node.Verified, node.Namespace)
 	}
 	if c.group != "" {
 		c.entry = ""
@@ -50,29 +53,34 @@ func claimOf(node view.Node, raw []byte) (claim, error) {
 			return c, status.Errorf(codes.FailedPrecondition, "node.id %q: no address, which a WorkloadEntry needs", node.ID)
 		}
 		a, err := netip.ParseAddr(node.Addresses[0])
-		if c.address = a.Unmap().String(); err != nil || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.Zone() != "" {
-			return c, status.Errorf(codes.FailedPrecondition, "node.id %q: %s is no address that others reach a machine at", node.ID, node.Addresses[0])
+		if c.address = a.Unmap().String(); err != nil || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() ||
+			a.Zone() != "" {
+			return c, status.Errorf(codes.FailedPrecondition, "node.id %q: %s is no address that others reach a machine at", node.ID,
+				node.Addresses[0])
 		}
 	}
 	whole := &corev3.Node{}
-	if err := proto.Unmarshal(raw, whole); err == nil { // else view.Parse has said so
+	if err := proto.Unmarshal(raw, whole); err == nil { // view.Parse has reported an error
 		probe := whole.GetMetadata().GetFields()["PROXY_CONFIG"].GetStructValue().GetFields()["readinessProbe"].GetStructValue()
 		c.checked = len(probe.GetFields()) > 0
 	}
 	return c, nil
 }
 
-// draw is what is reported of the machine, but for the connection. Its errors are gRPC statuses.
+// draw returns the report of the machine, without its connection. Errors are gRPC statuses.
 func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
 	if c.entry != "" {
 		return c.drawExisting(s)
 	}
 	group := groupOf(s, c.namespace, c.group)
 	if group == nil {
-		return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadGroup %s/%s is not there", groupKey, c.namespace, c.group)
+		return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadGroup %s/%s is not there", groupKey,
+			c.namespace, c.group)
 	}
 	if account := group.GetTemplate().GetServiceAccount(); account != c.account {
-		return machines.Machine{}, status.Errorf(codes.PermissionDenied, "node.metadata.%s: WorkloadGroup %s/%s is of service account %q, and the proxy of %q", groupKey, c.namespace, c.group, account, c.account)
+		return machines.Machine{}, status.Errorf(codes.PermissionDenied,
+			"node.metadata.%s: WorkloadGroup %s/%s is of service account %q, and the proxy of %q", groupKey, c.namespace, c.group, account,
+			c.account)
 	}
 	spec := proto.CloneOf(group.GetTemplate())
 	spec.Address = c.address
@@ -82,7 +90,7 @@ func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
 	if c.locality != "" {
 		spec.Locality = c.locality
 	}
-	labels := maps.Clone(spec.Labels) // of the template, then of the group's metadata, as istiod; a node's own are no proof
+	labels := maps.Clone(spec.Labels) // of the template, then of the group's metadata, as in istiod; a node's own labels are unverified
 	if labels == nil {
 		labels = map[string]string{}
 	}
@@ -91,11 +99,13 @@ func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
 		labels[model.NetworkLabel] = spec.Network
 	}
 	spec.Labels = labels
-	return machines.Machine{Namespace: c.namespace, Name: machines.EntryName(c.group, c.address, spec.Network), Account: c.account, Credential: c.credential, Group: c.group,
+	return machines.Machine{Namespace: c.namespace, Name: machines.EntryName(c.group, c.address, spec.Network), Account: c.account,
+		Credential: c.credential, Group: c.group,
 		Labels: labels, Annotations: group.GetMetadata().GetAnnotations(), Checked: c.checked, Spec: spec}, nil
 }
 
-// drawExisting is for an entry that somebody wrote: of the machine's own service account, and of the config cluster, since it is there that its health is written.
+// drawExisting returns the report of a machine with an existing entry. The entry must be of the machine's service
+// account, and of the config cluster, where its health is written.
 func (c claim) drawExisting(s *mirror.Snapshot) (machines.Machine, error) {
 	for r := range s.WithPrefix(model.KindWorkload, c.namespace, model.WorkloadEntryPrefix+c.entry) {
 		w, is := r.(*model.Workload)
@@ -103,14 +113,17 @@ func (c claim) drawExisting(s *mirror.Snapshot) (machines.Machine, error) {
 			continue
 		}
 		if account := w.Spec.GetEndpoint().GetServiceAccount(); account != c.account {
-			return machines.Machine{}, status.Errorf(codes.PermissionDenied, "node.metadata.%s: WorkloadEntry %s/%s is of service account %q, and the proxy of %q", entryKey, c.namespace, c.entry, account, c.account)
+			return machines.Machine{}, status.Errorf(codes.PermissionDenied,
+				"node.metadata.%s: WorkloadEntry %s/%s is of service account %q, and the proxy of %q", entryKey, c.namespace, c.entry, account,
+				c.account)
 		}
 		return machines.Machine{Namespace: c.namespace, Name: c.entry, Account: c.account, Credential: c.credential}, nil
 	}
-	return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadEntry %s/%s is not there", entryKey, c.namespace, c.entry)
+	return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadEntry %s/%s is not there", entryKey,
+		c.namespace, c.entry)
 }
 
-// groupOf is a WorkloadGroup of the configuration; nil: it is not there.
+// groupOf returns a WorkloadGroup of the configuration; nil if it does not exist.
 func groupOf(s *mirror.Snapshot, namespace, name string) *networkingv1.WorkloadGroup {
 	for r := range s.WithPrefix(model.KindWorkloadGroup, namespace, name) {
 		if g, is := r.(*model.WorkloadGroup); is && r.Meta().Key.Name == name && r.Meta().Key.Origin.Cluster() == "" {
@@ -120,9 +133,10 @@ func groupOf(s *mirror.Snapshot, namespace, name string) *networkingv1.WorkloadG
 	return nil
 }
 
-// taken is the error of an address that somebody has.
+// taken returns the error for an address that another object has.
 func taken(m machines.Machine, by string) error {
-	return status.Errorf(codes.FailedPrecondition, "the machine claims address %s%s, which is that of %s", m.Spec.GetAddress(), ofNetwork(m.Spec.GetNetwork()), by)
+	return status.Errorf(codes.FailedPrecondition, "the machine claims address %s%s, which is that of %s", m.Spec.GetAddress(),
+		ofNetwork(m.Spec.GetNetwork()), by)
 }
 
 func ofNetwork(network string) string {

@@ -1,10 +1,11 @@
-// Package machines registers machines that ask for it: a proxy whose node names a WorkloadGroup (AUTO_REGISTER_GROUP) gets a WorkloadEntry, and
-// one whose node names a WorkloadEntry (WORKLOAD_ENTRY) has its health kept there. This is the replica's half: who may register, what the entry
-// is, and the report to the leader, who writes it (store/machines).
+// Package machines registers machines that ask for it. A proxy whose node names a WorkloadGroup (AUTO_REGISTER_GROUP)
+// gets a WorkloadEntry. For one whose node names a WorkloadEntry (WORKLOAD_ENTRY), the health is stored there. This is
+// the replica's half: it decides which machines may register and what their entries contain, and reports to the leader,
+// who writes the entries (store/machines).
 //
-// Owns: which machines are connected to this replica, and what of them is reported in registrations/.  Reads: the proved identity and its
-// credential, the node, the newest snapshot, what other replicas report.  Never: takes from a node what decides which traffic a machine gets, but its
-// address; writes WorkloadEntries.
+// Owns: the machines that are connected to this replica, and their reports in registrations/. Reads: the proven
+// identity with its credential, the node, the newest snapshot, reports of other replicas. Never: trusts a node for
+// anything that decides which traffic a machine gets, except its address; writes WorkloadEntries.
 package machines
 
 import (
@@ -28,63 +29,67 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// HealthEvery is the least time between two reports of one machine's health: what changes faster is reported once, as it is then. ConnectionEvery is
-// that of its connection, but for the first one: half of the grace where that is less, so that a machine that is back within the grace is reported
-// within it.
+// HealthEvery is the least time between two reports of one machine's health. Faster changes are reported once, in the
+// state of that time. ConnectionEvery is the same for its connection, except for the first report. With a short grace
+// it is half of the grace, so that a machine that returns within the grace is reported within it.
 const (
 	HealthEvery     = 5 * time.Second
 	ConnectionEvery = 5 * time.Second
 )
 
-// Config is what New needs.
+// Config configures New.
 type Config struct {
-	Replica  string // its name, in the fleet
+	Replica  string // name in the fleet
 	Snapshot func() *mirror.Snapshot
-	Grace    time.Duration // for how long a machine that left is reported as disconnected; 0: machines.DefaultGrace
+	Grace    time.Duration // how long a machine that left is reported as disconnected; 0: machines.DefaultGrace
 	Log      *slog.Logger  // nil: slog's default
 }
 
-// Registry is the machines of one replica. Its methods may be called from any goroutine; a nil one registers nobody.
+// Registry holds the machines of one replica. Its methods may be called from any goroutine. A nil Registry registers no
+// machine.
 type Registry struct {
 	Config
-	process string        // this process, in the paths of its reports
-	wake    chan struct{} // one place: there is something to report
+	process string        // name of this process in the paths of its reports
+	wake    chan struct{} // capacity 1: there is something to report
 
 	mu        sync.Mutex // guards what follows; nothing blocks under it
 	known     table
-	addresses addresses                           // who has which address by the configuration
-	elsewhere map[machines.Name][]machines.Holder // who is connected for which entry to other replicas
-	doubted   map[machines.Name]bool              // who may have an address that is somebody else's by now
+	addresses addresses                           // holders of addresses in the configuration
+	elsewhere map[machines.Name][]machines.Holder // holders that are connected to other replicas, by entry
+	doubted   map[machines.Name]bool              // machines whose address may now belong to another object
 }
 
-// machine is one that is connected, or was until a grace ago.
+// machine is a machine that is connected, or was within the grace.
 type machine struct {
-	claim      claim
-	report     machines.Machine // as it should be in etcd, but for the health, and what is reported later; its name, service account and address are table's
-	open       []*Connection    // the newest last
-	reported   connection       // what is reported of it
+	claim claim
+	// report is the target content of etcd, without the health, and without later connections. table reads its name,
+	// service account and address.
+	report     machines.Machine
+	open       []*Connection // newest last
+	reported   connection    // the connection that is reported
 	reportedAt time.Time
-	health     *machines.Health // that its agent said last
-	shown      *machines.Health // that is reported
+	health     *machines.Health // the agent's last report
+	shown      *machines.Health // the health that is reported
 	shownAt    time.Time
-	withheld   bool   // its group is not there any more, or not for it
-	written    []byte // what is in etcd; nil: nothing
+	withheld   bool   // its group is gone, or is no longer for it
+	written    []byte // content of etcd; nil: no report
 }
 
-// connection is what is reported of one.
+// connection is the reported state of a connection.
 type connection struct {
 	connected, disconnected time.Time
-	over                    bool // the grace has passed since it ended: nothing is
+	over                    bool // the grace since its end has passed: nothing is reported
 }
 
-// New makes one without machines.
+// New returns a Registry without machines.
 func New(c Config) *Registry {
 	c.Grace = cmp.Or(c.Grace, machines.DefaultGrace)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	// What a process of the same name reported before it was killed stands until its lease ends.
-	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: newTable(), doubted: map[machines.Name]bool{}}
+	// Reports of an earlier process with the same name stay until their lease ends.
+	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: newTable(),
+		doubted: map[machines.Name]bool{}}
 }
 
 // Connection is one stream of a machine.
@@ -94,10 +99,11 @@ type Connection struct {
 	at       time.Time
 }
 
-// Register lets a machine have its WorkloadEntry, for as long as the connection stays, where its node asks for that; nil: it does not.
-// credential tells the caller of a stream from others of its identity, as attest.Caller.Credential does; empty: nothing does. raw is the encoded node.
-// Errors are gRPC statuses: PermissionDenied where the proof does not allow it, FailedPrecondition where
-// the group or the entry is not there or the address is another's, ResourceExhausted.
+// Register registers a machine for as long as the connection stays; it returns nil if its node does not ask for that.
+// credential distinguishes the caller from others of its identity, as attest.Caller.Credential does; it may be empty.
+// raw is the encoded node. Errors are gRPC statuses: PermissionDenied if the proof does not permit it,
+// FailedPrecondition if the group or the entry does not exist or the address belongs to another object,
+// ResourceExhausted.
 func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Connection, error) {
 	if r == nil || node.Metadata[groupKey] == "" && node.Metadata[entryKey] == "" {
 		return nil, nil
@@ -107,16 +113,16 @@ func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Con
 	return connection, err
 }
 
-// The results of registrations, as their metric has them.
+// Results of registrations, for their metric.
 const (
 	registered  = "registered"
-	ofIdentity  = "identity" // the proof does not allow it
-	ofAddress   = "address"  // none that can be used, or one of somebody else
-	ofGroup     = "group"    // the WorkloadGroup, or WorkloadEntry, is not there, or no entry can be made of it
-	ofTheNumber = "number"   // the service account has too many, or the credential
+	ofIdentity  = "identity" // the proof does not permit it
+	ofAddress   = "address"  // the address is unusable, or belongs to another object
+	ofGroup     = "group"    // the WorkloadGroup or WorkloadEntry does not exist, or no entry can be made of it
+	ofTheNumber = "number"   // the service account or the credential has too many machines
 )
 
-// refused is why a machine was refused, where it is not because of its identity or its number.
+// refused returns the result for an error, or otherwise if the error is about neither identity nor number.
 func refused(err error, otherwise string) string {
 	switch status.Code(err) {
 	case codes.PermissionDenied:
@@ -140,7 +146,8 @@ func (r *Registry) register(node view.Node, credential string, raw []byte) (*Con
 	}
 	report.Replica, report.Connected = r.Replica, now
 	if _, err := report.Encode(); err != nil {
-		return nil, ofGroup, status.Errorf(codes.FailedPrecondition, "WorkloadGroup %s/%s: no WorkloadEntry is made of it: %v", c.namespace, c.group, err)
+		return nil, ofGroup, status.Errorf(codes.FailedPrecondition, "WorkloadGroup %s/%s: no WorkloadEntry is made of it: %v", c.namespace,
+			c.group, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +163,7 @@ func (r *Registry) register(node view.Node, credential string, raw []byte) (*Con
 	return connection, registered, nil
 }
 
-// digest is of a caller's credential: the same text on every replica, however long what it has shown is.
+// digest returns a hash of a caller's credential, of fixed length and equal on every replica.
 func digest(credential string) string {
 	if credential == "" {
 		return ""
@@ -165,7 +172,7 @@ func digest(credential string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// free says why a machine may not be registered beside those that are. The lock is held.
+// free returns why a machine may not be registered beside the others, or nil. The caller holds the lock.
 func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
 	of, by := r.known.accounts[accountOf(report)], r.known.credentials[credentialOf(report)]
 	if err := r.held(report); err != nil {
@@ -173,7 +180,8 @@ func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now 
 	}
 	if own := r.known.get(report.ID()); own != nil {
 		if own.report.Account != report.Account {
-			return status.Errorf(codes.PermissionDenied, "WorkloadEntry %s is of a machine of service account %q, not %q", report.ID(), own.report.Account, report.Account)
+			return status.Errorf(codes.PermissionDenied, "WorkloadEntry %s is of a machine of service account %q, not %q", report.ID(),
+				own.report.Account, report.Account)
 		}
 		if of--; own.report.Credential == report.Credential {
 			by--
@@ -193,8 +201,8 @@ func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now 
 	return r.addresses.free(snapshot, report, now)
 }
 
-// held says why a machine may not take over the entry of one that is connected here or to another replica: it is another one, since it has not
-// shown the same credential. With the same it is a reconnect. The lock is held.
+// held returns why a machine may not take over the entry of a connected machine, here or at another replica, or nil. A
+// machine with the same credential reconnects; any other is another machine. The caller holds the lock.
 func (r *Registry) held(report machines.Machine) error {
 	holders := r.elsewhere[report.ID()]
 	if own := r.known.get(report.ID()); own != nil && len(own.open) > 0 {
@@ -206,7 +214,7 @@ func (r *Registry) held(report machines.Machine) error {
 	return status.Error(codes.FailedPrecondition, machines.Held(report.ID(), holders[0]))
 }
 
-// changed has the reports looked at.
+// changed makes the loop check the reports.
 func (r *Registry) changed() {
 	select {
 	case r.wake <- struct{}{}:
@@ -214,7 +222,7 @@ func (r *Registry) changed() {
 	}
 }
 
-// Health takes in what the machine's agent says of it. Of a machine with several connections the newest counts.
+// Health stores the agent's report about the machine. Of a machine with several connections the newest one counts.
 func (c *Connection) Health(healthy bool, message string) {
 	r := c.registry
 	r.mu.Lock()
@@ -230,7 +238,7 @@ func (c *Connection) Health(healthy bool, message string) {
 	r.changed()
 }
 
-// cut is as much of what an agent says as is kept, in memory of its own.
+// cut returns the part of an agent's message that is kept, in memory of its own.
 func cut(text string) string {
 	text = strings.ToValidUTF8(strings.Clone(text[:min(len(text), machines.MaxMessage+utf8.UTFMax)]), "")
 	for len(text) > machines.MaxMessage {
@@ -257,13 +265,13 @@ func (c *Connection) Leave() {
 	switch {
 	case len(m.open) == 0:
 		m.report.Disconnected = time.Now()
-	case newest: // the one before goes on
+	case newest: // the previous connection continues
 		m.report.Connected, m.health = m.open[len(m.open)-1].at, nil
 	}
 	r.changed()
 }
 
-// Connected is how many machines are connected to this replica.
+// Connected returns the number of machines that are connected to this replica.
 func (r *Registry) Connected() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

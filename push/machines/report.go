@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	lease     = 30 * time.Second // a report ends so long after the replica that wrote it, also where that is cut off from etcd
+	lease     = 30 * time.Second // life of a report after its replica has stopped or lost etcd
 	writeTime = 5 * time.Second
-	writes    = 100 // a second, at most, and until it is looked again what is to be written
+	writes    = 100 // the largest number a second, and in one round
 )
 
-// Run reports the machines of this replica until ctx ends; then their reports are taken away, and each has the leader's grace to be reported by
-// another replica. changes are what mirror.Mirror's Subscribe gives: groups may have come or gone. While etcd is away what was written stands for as long as its lease.
-// Its error is that the folder of reports cannot be followed at all.
+// Run reports the machines of this replica until ctx ends. Then it deletes the reports, and other replicas have the
+// leader's grace to report the machines. changes is a box of mirror.Mirror's Subscribe: groups may appear or vanish.
+// While etcd is away the reports stay until their lease ends. An error means that the folder of reports cannot be
+// followed.
 func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
 	folders, err := store.Follow(ctx, machines.Folder)
 	if err != nil {
@@ -62,19 +63,20 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 	}
 }
 
-// foreign is a report of another replica, or of an ended process of this one: what of it counts here.
+// foreign is the relevant part of a report of another replica, or of an ended process of this one.
 type foreign struct {
 	name   machines.Name
 	holder machines.Holder
-	open   bool // it is connected
+	open   bool // the machine is connected
 }
 
-// others reads these. What cannot be read the leader logs.
+// others returns a reader of the other processes' reports. The leader logs invalid reports.
 func (r *Registry) others() *machines.Reports[foreign] {
-	return &machines.Reports[foreign]{Of: func(m machines.Machine) foreign { return foreign{m.ID(), m.Holder(), m.Disconnected.IsZero()} }, Except: r.process, Log: slog.New(slog.DiscardHandler)}
+	return &machines.Reports[foreign]{Of: func(m machines.Machine) foreign { return foreign{m.ID(), m.Holder(), m.Disconnected.IsZero()} },
+		Except: r.process, Log: slog.New(slog.DiscardHandler)}
 }
 
-// hold takes in who is connected for which entry elsewhere.
+// hold stores the holders that are connected elsewhere, by entry.
 func (r *Registry) hold(reports []foreign) {
 	all := make(map[machines.Name][]machines.Holder, len(reports))
 	for _, e := range reports {
@@ -87,8 +89,8 @@ func (r *Registry) hold(reports []foreign) {
 	r.elsewhere = all
 }
 
-// follow withholds the machines whose group is gone, or of another service account, and registers them again where it is back; and it notes whose address may have become
-// somebody else's.
+// follow withholds the machines whose group is gone or has another service account, and registers them again when it is
+// back. It also notes the machines whose address may belong to another object now.
 func (r *Registry) follow(c mirror.Change) {
 	r.doubt(c.Edits)
 	touched := false
@@ -106,7 +108,8 @@ func (r *Registry) follow(c mirror.Change) {
 		}
 		report, err := m.claim.draw(c.New)
 		if was := m.withheld; err == nil && was && report.ID() == m.report.ID() {
-			report.Replica, report.Connected, report.Disconnected, report.Taken = m.report.Replica, m.report.Connected, m.report.Disconnected, m.report.Taken
+			report.Replica, report.Connected, report.Disconnected, report.Taken = m.report.Replica, m.report.Connected, m.report.Disconnected,
+				m.report.Taken
 			r.known.put(report)
 		}
 		m.withheld = err != nil
@@ -122,7 +125,7 @@ func (r *Registry) forgetWritten() {
 	}
 }
 
-// writer has etcd say what the registry does. One goroutine uses it.
+// writer writes the registry's reports to etcd. One goroutine uses it.
 type writer struct {
 	registry *Registry
 	blobs    *kv.Leased
@@ -130,18 +133,18 @@ type writer struct {
 	failing  bool
 }
 
-// pace is how often a replica writes, whatever its clients do.
+// pace returns the limit of a replica's writes, whatever its clients do.
 func pace() *rate.Limiter { return rate.NewLimiter(writes, writes) }
 
-// change is one report to write; raw nil: to take away.
+// change is one report to write; raw nil deletes it.
 type change struct {
 	machine *machine
 	path    string
 	raw     []byte
-	turn    int // how many of its service account come before
+	turn    int // number of earlier changes of its service account
 }
 
-// write writes what differs, and returns when there is something to write again, if nothing changes.
+// write writes the differences, and returns the time until the next write without further changes.
 func (w *writer) write(ctx context.Context) time.Duration {
 	changes, wait := w.registry.pending(time.Now())
 	for _, c := range changes {
@@ -163,7 +166,7 @@ func (w *writer) write(ctx context.Context) time.Duration {
 	return wait
 }
 
-// put writes one report. What is written is noted, so a change that came meanwhile is written after it.
+// put writes one report and stores what was written, so that a change during the write is written after it.
 func (w *writer) put(ctx context.Context, c change) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -180,8 +183,9 @@ func (w *writer) put(ctx context.Context, c change) (err error) {
 	return err
 }
 
-// pending is what is to be written next, and how long it is until something else is. Machines whose grace is over, and of which nothing is in
-// etcd, are forgotten. Service accounts take turns: machines of one that come and go do not delay those of another.
+// pending returns the next changes to write, and the time until there are others. It forgets machines whose grace is
+// over and that have no report in etcd. Service accounts alternate, so machines of one that come and go do not delay
+// those of another.
 func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +205,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 		if later > 0 {
 			wait = min(wait, later)
 		}
-		if later == 0 || m.health != nil { // else what is shown is of the connection that is reported
+		if later == 0 || m.health != nil { // otherwise the reported health belongs to the reported connection
 			if due := m.show(now); due > 0 {
 				wait = min(wait, due)
 			}
@@ -210,7 +214,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 		if !m.reported.over && !m.withheld {
 			report := m.report
 			report.Connected, report.Disconnected, report.Health = m.reported.connected, m.reported.disconnected, m.shown
-			raw, _ = report.Encode() // it was looked at when it came
+			raw, _ = report.Encode() // it was encoded when it came
 		}
 		if m.reported.over {
 			wait = 0 // to forget it
@@ -225,7 +229,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 	return changes, wait
 }
 
-// inTurns orders changes so that the first of each service account come before their second ones.
+// inTurns orders changes so that the first of each service account precede the second ones.
 func inTurns(changes []change) []change {
 	before := map[account]int{}
 	for i := range changes {
@@ -237,7 +241,7 @@ func inTurns(changes []change) []change {
 	return changes
 }
 
-// connect takes over the connection that is reported; else it returns in how long it may, at one change in so long.
+// connect updates the reported connection, or returns the time until it may change, at one change in the period every.
 func (m *machine) connect(now time.Time, over bool, every time.Duration) (later time.Duration) {
 	is := connection{m.report.Connected, m.report.Disconnected, over}
 	if is == m.reported {
@@ -250,7 +254,7 @@ func (m *machine) connect(now time.Time, over bool, every time.Duration) (later 
 	return 0
 }
 
-// show takes over the health that is reported; else it returns in how long it may.
+// show updates the reported health, or returns the time until it may change.
 func (m *machine) show(now time.Time) (due time.Duration) {
 	if m.health == m.shown {
 		return 0

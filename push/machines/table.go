@@ -7,37 +7,38 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// table is the machines of one replica by name, with who has which address, and how many each service account and each credential has: a
-// registration looks at no other machine.
+// table holds the machines of one replica by name, with the holders of each address and the numbers of each service
+// account and each credential, so that a registration needs no search.
 type table struct {
 	all         map[machines.Name]*machine
-	holders     map[string][]machines.Name // by address, of those whose entries have one: few, in as many networks
+	holders     map[string][]machines.Name // by address, of machines whose entries have one; few, in as many networks
 	accounts    map[account]int
-	credentials map[credential]int // but for those that are not told apart
-	visited     int                // machines that were looked at one by one
+	credentials map[credential]int // without credentials that are empty
+	visited     int                // machines that were visited by each
 }
 
 // account is a service account.
 type account struct{ namespace, name string }
 
-// credential is what one of an account has shown.
+// credential is one credential of an account.
 type credential struct {
 	account
 	digest string // machines.Machine.Credential
 }
 
 func newTable() table {
-	return table{all: map[machines.Name]*machine{}, holders: map[string][]machines.Name{}, accounts: map[account]int{}, credentials: map[credential]int{}}
+	return table{all: map[machines.Name]*machine{}, holders: map[string][]machines.Name{}, accounts: map[account]int{},
+		credentials: map[credential]int{}}
 }
 
 func accountOf(m machines.Machine) account { return account{m.Namespace, m.Account} }
 
 func credentialOf(m machines.Machine) credential { return credential{accountOf(m), m.Credential} }
 
-// get is nil where the machine is not known.
+// get returns a machine; nil if it is not known.
 func (t *table) get(name machines.Name) *machine { return t.all[name] }
 
-// put makes a report that of its machine.
+// put stores a report, and returns its machine.
 func (t *table) put(report machines.Machine) *machine {
 	m := t.all[report.ID()]
 	if m == nil {
@@ -51,7 +52,7 @@ func (t *table) put(report machines.Machine) *machine {
 	return m
 }
 
-// drop forgets a machine.
+// drop removes a machine.
 func (t *table) drop(name machines.Name) {
 	if m := t.all[name]; m != nil {
 		t.count(m.report, -1)
@@ -82,7 +83,7 @@ func (t *table) count(report machines.Machine, by int) {
 	}
 }
 
-// holder is another machine that has the address of one, in a network that may be the same.
+// holder returns another machine with the same address, in a network that may be the same.
 func (t *table) holder(report machines.Machine) (holder machines.Name, held bool) {
 	for _, name := range t.holders[report.Spec.GetAddress()] {
 		if name != report.ID() && machines.Meet(t.all[name].report.Spec.GetNetwork(), report.Spec.GetNetwork()) {
@@ -92,7 +93,7 @@ func (t *table) holder(report machines.Machine) (holder machines.Name, held bool
 	return machines.Name{}, false
 }
 
-// each looks at all of them.
+// each yields all machines.
 func (t *table) each() iter.Seq2[machines.Name, *machine] {
 	return func(yield func(machines.Name, *machine) bool) {
 		for name, m := range t.all {

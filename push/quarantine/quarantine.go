@@ -119,9 +119,10 @@ func (r Report) ofIdentity() (Report, bool) {
 // Withheld is a version that is withheld from a view, or from the proxies of one identity in it (Key.Identity).
 type Withheld struct {
 	Key
-	Namespace   string    // of the view's proxies
-	Envoys      []string  // the versions of Envoy that it is withheld from
-	RefusedBy   int       // distinct identities, of Key.Identity credentials, that refused it, counted up to maxReporters for each version of Envoy
+	Namespace string   // of the view's proxies
+	Envoys    []string // the versions of Envoy that it is withheld from
+	// distinct identities, of Key.Identity credentials, that refused it, counted up to maxReporters for each version of Envoy
+	RefusedBy   int
 	First, Last time.Time // refusals
 	Next        time.Time // the next retry on this replica, at the earliest
 	Text        string    // why, in the words of the proxy that was the first to say so
@@ -304,14 +305,16 @@ func (q *Quarantine) change(now time.Time, do func()) {
 
 func (q *Quarantine) notify(e Event) {
 	w := e.Withheld
-	about := []any{obs.KeyObjects, w.Objects, obs.KeyType, w.Type.String(), obs.KeyName, w.Name, obs.KeyVersion, w.Version, obs.KeyView, w.View,
+	about := []any{obs.KeyObjects, w.Objects, obs.KeyType, w.Type.String(), obs.KeyName, w.Name, obs.KeyVersion, w.Version, obs.KeyView,
+		w.View,
 		obs.KeyEnvoys, w.Envoys, obs.KeyIdentities, w.RefusedBy, obs.KeyFirst, w.First, obs.KeyLast, w.Last, obs.KeyError, w.Text}
 	obs.QuarantineDecisions.WithLabelValues(e.Decision.String()).Inc()
 	if w.Identity != "" {
 		about = append(about, obs.KeyIdentity, w.Identity)
 	}
 	if e.Decision == Withhold && w.Identity != "" {
-		q.cfg.Log.Warn("a version is withheld from the proxies of one identity in a view that run these versions of Envoy, because several of its workloads refused it",
+		q.cfg.Log.Warn("a version is withheld from the proxies of one identity in a view that run these versions of Envoy, because several of "+
+			"its workloads refused it",
 			append(about, obs.KeyRetry, w.Next)...)
 		return
 	}
@@ -320,5 +323,6 @@ func (q *Quarantine) notify(e Event) {
 			append(about, obs.KeyRetry, w.Next)...)
 		return
 	}
-	q.cfg.Log.Info("a version is no longer withheld from a view", append(about, obs.KeyBecause, strings.ReplaceAll(e.Decision.String(), "_", " "))...)
+	q.cfg.Log.Info("a version is no longer withheld from a view",
+		append(about, obs.KeyBecause, strings.ReplaceAll(e.Decision.String(), "_", " "))...)
 }

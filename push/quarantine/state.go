@@ -89,7 +89,8 @@ func NewState(set Settings) *State {
 	if set.Jitter == nil {
 		set.Jitter = rand.Float64
 	}
-	return &State{set: set, entries: map[Key]*entry{}, views: map[string][]*entry{}, refused: map[Reporter]int{}, shares: map[Credential]int{}, own: map[string]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
+	return &State{set: set, entries: map[Key]*entry{}, views: map[string][]*entry{}, refused: map[Reporter]int{},
+		shares: map[Credential]int{}, own: map[string]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
 }
 
 // Empty says that nothing is remembered.
@@ -321,7 +322,8 @@ func (s *State) Withheld() (all []Withheld) {
 }
 
 func byKey(a, b Withheld) int {
-	return cmp.Or(cmp.Compare(a.View, b.View), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Identity, b.Identity))
+	return cmp.Or(cmp.Compare(a.View, b.View), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version),
+		cmp.Compare(a.Identity, b.Identity))
 }
 
 // Resumed lists what was released since it was called last.

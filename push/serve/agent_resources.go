@@ -14,28 +14,30 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// AgentType is a type beside Envoy's own: agents ask for it on the stream that they carry for Envoy, and keep the answer for
-// themselves. A client has one resource of it, or none. It is pushed when it changes (Server.AgentResourceChanged). To delta.State it is a
-// dynamic type.
+// AgentType is a resource type beside Envoy's types. Agents request it on the stream that they carry for Envoy, and
+// keep the response for themselves. A client has at most one resource of the type. The server pushes the resource when
+// it changes (Server.AgentResourceChanged). For delta.State it is a dynamic type.
 type AgentType struct {
-	// TypeURL is what is asked for; not one of xds.Type.
+	// TypeURL is the requested type. It must not be one of xds.Type.
 	TypeURL string
-	// Resource is the client's; nil: there is none. It is called before each response of a stream that subscribed, in its turn (fanout.Loop.Join):
-	// it must take constant time. Equal content should be one pointer, so that its bytes are shared.
+	// Resource returns the client's resource, or nil. It is called before each response of a subscribed stream, within the
+	// stream's turn (fanout.Loop.Join), so it must take constant time. Equal content should be one pointer, so that
+	// streams share its bytes.
 	Resource func(Client, Proxy) *AgentResource
 }
 
-// AgentResource is an encoded resource of an agent type, shared by all streams that send it. Immutable.
+// AgentResource is an encoded resource of an agent type. All streams that send it share it. It is immutable.
 type AgentResource struct {
 	Name    string
 	Version string // hash of the body, in hexadecimal
 
-	stack manifest.Stack // which holds it alone
+	stack manifest.Stack // contains only this resource
 }
 
 var agentMarshal = proto.MarshalOptions{Deterministic: true}
 
-// EncodeAgentResource makes a resource of a message, in an Any of its own type. An error is a message that does not marshal.
+// EncodeAgentResource encodes a message as a resource, in an Any of the message's type. An error means that the message
+// does not marshal.
 func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	body := &anypb.Any{}
 	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
@@ -44,7 +46,8 @@ func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	return encodeAgentResourceBody(name, body)
 }
 
-// encodeAgentResourceBody makes a resource of an encoded message. An error is a name or type URL that is not UTF-8, or no type URL.
+// encodeAgentResourceBody makes a resource of an encoded message. Errors: the name or the type URL is not UTF-8, or the
+// type URL is missing.
 func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, error) {
 	r, err := xds.EncodeAny(name, body)
 	if err != nil {
@@ -53,7 +56,7 @@ func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 	return &AgentResource{Name: name, Version: r.Version, stack: manifest.Stack{manifest.Scope: manifest.Of(r)}}, nil
 }
 
-// PlannedAgentResource is the one resource that a manifest holds; nil where there is no manifest.
+// PlannedAgentResource returns the only resource of a manifest; nil for a nil or empty manifest.
 func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
 	for r := range m.All() {
 		return &AgentResource{Name: r.Name, Version: r.Version, stack: manifest.Stack{manifest.Scope: m}}
@@ -63,18 +66,19 @@ func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
 
 func (r *AgentResource) resource() *xds.Resource { return r.stack[manifest.Scope].Get(r.Name) }
 
-// Body is a copy of what is in it, for debugging and tests.
+// Body returns a copy of the message, for debugging and tests.
 func (r *AgentResource) Body() *anypb.Any { return r.resource().Any() }
 
-// AgentResourceChanged says that clients may have another resource of an agent type: every stream that subscribed to it takes a turn,
-// in the lane of configuration. It never blocks; the work is one mark for each of them. For a type that is not served it does
-// nothing.
+// AgentResourceChanged notifies the server that clients may have another resource of an agent type. Every subscribed
+// stream takes a turn in the lane of configuration. The call never blocks; it costs one mark for each stream. Unknown
+// types are ignored.
 func (s *Server) AgentResourceChanged(typeURL string) {
 	s.AgentResourceChangedFor(typeURL, func(_ Proxy, listens bool) bool { return listens })
 }
 
-// AgentResourceChangedFor is AgentResourceChanged of those streams that `of` picks. It is called once for each stream; listens says whether that has
-// subscribed. A stream that subscribes meanwhile takes a turn whatever `of` has said.
+// AgentResourceChangedFor is AgentResourceChanged for the streams that of selects. of is called once for each stream;
+// listens reports whether the stream has subscribed. A stream that subscribes meanwhile takes a turn, whatever of
+// returned.
 func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listens bool) bool) {
 	i, is := s.agentTypes[typeURL]
 	if !is {
@@ -89,7 +93,7 @@ func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listen
 	}
 }
 
-// subscribeAgentType notes that a type is asked for, before the request is taken in; first: it was not before.
+// subscribeAgentType notes the subscription to a type, before the request is processed. first reports that it is new.
 func (st *stream) subscribeAgentType(i int) (first bool) {
 	bit := uint32(1) << i
 	return st.agentTypes.Or(bit)&bit == 0
@@ -97,7 +101,7 @@ func (st *stream) subscribeAgentType(i int) (first bool) {
 
 func (st *stream) subscribed(i int) bool { return st.agentTypes.Load()&(1<<i) != 0 }
 
-// listens says whether the stream has joined and subscribed to an agent type.
+// listens reports whether the stream has joined and subscribed to an agent type.
 func (st *stream) listens(i int) bool {
 	if !st.subscribed(i) {
 		return false
@@ -105,14 +109,14 @@ func (st *stream) listens(i int) bool {
 	return !st.ended()
 }
 
-// offers are the resources of agent types that a client has, as of one moment. They are asked for before the stream's lock is taken,
-// because that calls others.
+// offers are a client's resources of agent types at one moment. They are collected before the stream's lock is
+// acquired, because that calls other packages.
 type offers struct {
-	asked     uint32 // a bit for each type that the client had subscribed to then; the others were not asked for
+	asked     uint32 // a bit for each type to which the client had subscribed; only these types were collected
 	resources [delta.MaxDynamic]*AgentResource
 }
 
-// offersNow are the resources of the types that the client subscribed to.
+// offersNow collects the resources of the types to which the client has subscribed.
 func (st *stream) offersNow() (all offers) {
 	all.asked = st.agentTypes.Load()
 	for i := range st.srv.cfg.AgentTypes {
@@ -123,7 +127,7 @@ func (st *stream) offersNow() (all offers) {
 	return all
 }
 
-// offer gives the newest resources to the state. Called with the lock held.
+// offer passes the newest resources to the state. The caller holds the lock.
 func (x *exchange) offer(all *offers) {
 	for i := range all.resources {
 		if all.asked&(1<<i) == 0 {
@@ -137,26 +141,28 @@ func (x *exchange) offer(all *offers) {
 	}
 }
 
-// agentType says which agent type a type is; false: it is none.
+// agentType returns the index of an agent type; false for Envoy's types.
 func agentType(t xds.Type) (i int, is bool) {
 	i = int(t) - int(delta.Dynamic(0))
 	return i, i >= 0
 }
 
-// reportAgent passes on what the state machine noticed of an agent type.
+// reportAgent passes on a report of the state machine about an agent type.
 func (st *stream) reportAgent(i int, r *delta.Report) {
 	if r.Kind == delta.Nacked {
-		st.srv.clients.Warn("agent refused an agent resource", st.srv.cfg.AgentTypes[i].TypeURL, append(st.about(errors.New(r.Text)), "version", r.Version)...)
+		st.srv.clients.Warn("agent refused an agent resource", st.srv.cfg.AgentTypes[i].TypeURL,
+			append(st.about(errors.New(r.Text)), "version", r.Version)...)
 	}
 }
 
-// lateAgentType is the agent type whose resource is not acknowledged in time; empty: none is. Called with the lock held.
+// lateAgentType returns the agent type whose resource was not acknowledged in time, or the empty string. The caller
+// holds the lock.
 func (x *exchange) lateAgentType(now time.Time, limits limits) string {
 	for i := range x.agentWaiting {
 		if !x.state.InFlightResource(delta.Dynamic(i)) {
-			continue // stock agents do not acknowledge a response without resources of their own types
+			continue // stock agents do not acknowledge a response of their own types without resources
 		}
-		if x.sender.due { // the client may not get to read it before it has what is due
+		if x.sender.due { // the client may not get to read it before it has the due response
 			x.agentWaiting[i] = max(x.agentWaiting[i], now.UnixNano())
 		}
 		if now.Sub(time.Unix(0, x.agentWaiting[i])) > limits.ack {
@@ -166,7 +172,8 @@ func (x *exchange) lateAgentType(now time.Time, limits limits) string {
 	return ""
 }
 
-// waitingSince is where it is noted since when the oldest response of a type waits for its ACK. Called with the lock held.
+// waitingSince points to the time since which the oldest response of a type waits for its ACK. The caller holds the
+// lock.
 func (x *exchange) waitingSince(t xds.Type) *int64 {
 	i, is := agentType(t)
 	if !is {
@@ -178,15 +185,15 @@ func (x *exchange) waitingSince(t xds.Type) *int64 {
 	return &x.agentWaiting[i]
 }
 
-// AgentSubscriptionInfo is one agent type of one stream, for debugging.
+// AgentSubscriptionInfo describes one agent type of one stream, for debugging.
 type AgentSubscriptionInfo struct {
 	TypeURL  string
-	Version  string // held once what is in flight has arrived; empty: none
+	Version  string // held once all responses in flight have arrived; empty: no version
 	Refused  string // a version that the client refused
 	InFlight bool
 }
 
-// agentSubscriptionInfo is called with the lock held.
+// agentSubscriptionInfo describes the agent types. The caller holds the lock.
 func (x *exchange) agentSubscriptionInfo(agents []AgentType) (all []AgentSubscriptionInfo) {
 	for i := range agents {
 		t := delta.Dynamic(i)

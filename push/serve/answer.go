@@ -24,35 +24,38 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Answer is a type that is answered once for each request and never pushed: what operators' tools ask (istio.io/debug). A
-// stream whose first request is of such a type asks for nothing else: it has no view and does not wait for admission.
+// Answer is a type with one response for each request and without pushes: requests of operators' tools
+// (istio.io/debug). A stream whose first request is of such a type serves only such requests: it has no view and does
+// not wait for admission.
 type Answer struct {
-	// TypeURL is what is asked for; neither one of xds.Type nor of an AgentType.
+	// TypeURL is the requested type. It must not be that of an xds.Type or an AgentType.
 	TypeURL string
-	// Resources are what a client gets for the names in its request. It is called by the goroutine that reads the stream, for
-	// as many streams as ask, and may take its time: how much is made at once is for it to bound. An error is a gRPC status: it ends a stream that
-	// only asks; a proxy's goes on, and gets no resources.
+	// Resources returns the resources for the names in a request. The goroutine that reads the stream calls it, for any
+	// number of streams concurrently, and it may take long; it must bound its concurrent work itself. An error is a gRPC
+	// status. It ends a stream of a tool; a proxy's stream continues without a response.
 	Resources func(ctx context.Context, c Client, names []string) ([]*discoveryv3.Resource, error)
 }
 
-// Bounds of what callers can make a replica do and keep.
+// Bounds of the work and the memory that callers can cause.
 const (
-	maxAnswers   = 2   // that wait to be sent on a proxy's stream; further requests are not answered
-	maxQuestion  = 16  // names of one request
+	maxAnswers   = 2   // answers that wait on a proxy's stream; further requests get no response
+	maxQuestion  = 16  // names in one request
 	maxQueryName = 512 // bytes of a name
-	maxUnread    = 4   // times Config.WriteTimeout in which a client has to read an answer: some are large, and the tools of people may be far away
+	// maxUnread times Config.WriteTimeout is the time in which a client must read an answer. Some are large, and tools may
+	// be far away.
+	maxUnread = 4
 )
 
-// answer is one response to a question.
+// answer is one response to a tool's request.
 type answer struct {
 	url     string
 	message proto.Message // a DiscoveryResponse or a DeltaDiscoveryResponse; nil once it is encoded
-	late    *time.Timer   // the client has not read it in time
-	done    func()        // tells the budget of the caller's identity
+	late    *time.Timer   // fires if the client does not read in time
+	done    func()        // releases the answer in the budget of the caller's identity
 	ended   atomic.Bool
 }
 
-// over is called once nothing of the answer is kept, because it was written or will not be. Further calls do nothing.
+// over is called once the answer's memory is free: it was written or never will be. Further calls have no effect.
 func (a *answer) over() {
 	if !a.ended.Swap(true) {
 		a.late.Stop()
@@ -60,30 +63,31 @@ func (a *answer) over() {
 	}
 }
 
-// Get and Put implement mem.BufferPool, for the bytes of the answer alone: gRPC gives them back when it has written them.
+// Get and Put implement mem.BufferPool for the bytes of one answer: gRPC returns them after it has written them.
 func (a *answer) Get(n int) *[]byte { return mem.DefaultBufferPool().Get(n) }
 
 // Put implements mem.BufferPool.
 func (a *answer) Put(*[]byte) { a.over() }
 
-// encode gives gRPC the bytes of an answer.
+// encode returns the bytes of an answer for gRPC.
 func (a *answer) encode() (mem.BufferSlice, error) {
 	raw, err := proto.Marshal(a.message)
 	if err != nil {
 		return nil, err
 	}
-	a.message = nil                                  // the message is not kept beside its bytes
-	if mem.IsBelowBufferPoolingThreshold(cap(raw)) { // gRPC would not give them back
+	// The message is not kept beside its bytes.
+	a.message = nil
+	if mem.IsBelowBufferPoolingThreshold(cap(raw)) { // gRPC would not return them
 		a.over()
 		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
 	}
 	return mem.BufferSlice{mem.NewBuffer(&raw, a)}, nil
 }
 
-// nonces are those of one stream's answers. They have a part that is random, so that a nonce of another stream, of this
-// process or another, is none of them; only the goroutine that reads the stream uses them.
+// nonces are the nonces of one stream's answers. They have a random part, so that nonces of other streams, of this
+// process or another, do not match. Only the goroutine that reads the stream uses them.
 type nonces struct {
-	random string // empty: none was made yet
+	random string // empty before the first nonce
 	last   uint64
 }
 
@@ -95,7 +99,7 @@ func (n *nonces) next() string {
 	return n.random + "-" + strconv.FormatUint(n.last, 10)
 }
 
-// made says whether a nonce is of an answer of this stream.
+// made reports whether a nonce is of an answer of this stream.
 func (n *nonces) made(nonce string) bool {
 	digits, ours := strings.CutPrefix(nonce, n.random+"-")
 	if !ours || n.random == "" {
@@ -105,21 +109,21 @@ func (n *nonces) made(nonce string) bool {
 	return err == nil && number > 0 && number <= n.last
 }
 
-// reply answers a request of the i-th type. One with the nonce of an answer of this stream acknowledges that, and one with
-// error_detail refuses an answer: neither asks anything. Any other nonce means nothing, for istioctl sends the printed time as
-// response_nonce with each request, the first one too (istio pkg/adsc ADSC.Send).
+// reply answers a request of the i-th type. A request with the nonce of an answer of this stream acknowledges it, and
+// one with error_detail refuses an answer; neither gets a response. Other nonces are ignored, because istioctl sends
+// the printed time as response_nonce with each request, including the first (istio pkg/adsc ADSC.Send).
 func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	if m.Failed || st.answered.made(m.Nonce) {
 		return nil
 	}
 	st.step = inQuestion
 	if st.proxy == nil && m.Node != nil {
-		st.client.ID, _ = nodeID(m.Node) // for log lines: a tool may send no node id
+		st.client.ID, _ = nodeID(m.Node) // for log lines; tools need not send a node id
 	}
 	a := &st.srv.cfg.Answers[i]
 	resources, done, err := st.resources(ctx, a, m)
 	if err != nil && st.proxy == nil {
-		return err // the stream ends, which is logged
+		return err // the stream ends, and its end is logged
 	}
 	if err != nil {
 		st.srv.clients.Warn("a tool's question was not answered", status.Code(err).String(), append(st.about(err), obs.KeyType, a.TypeURL)...)
@@ -136,7 +140,7 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	return nil
 }
 
-// resources asks for them, where the caller may have one more answer made, and kept until done is called.
+// resources calls Resources if the caller's budget permits one more answer. The answer counts until done is called.
 func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (all []*discoveryv3.Resource, done func(), err error) {
 	done = func() {}
 	var asked []string
@@ -145,7 +149,7 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (al
 			return nil, done, status.Errorf(codes.InvalidArgument, "%s: more than %d names, or one of more than %d bytes",
 				a.TypeURL, maxQuestion, maxQueryName)
 		}
-		asked = append(asked, strings.Clone(name)) // it lives only until the request is freed
+		asked = append(asked, strings.Clone(name)) // the name lives only until the request is freed
 	}
 	asks, err := st.place.Ask()
 	if err != nil {
@@ -153,7 +157,7 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (al
 	}
 	made := false
 	defer func() {
-		if !made { // Resources failed, or panicked
+		if !made { // Resources failed or panicked
 			asks()
 		}
 	}()
@@ -164,8 +168,8 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (al
 	return all, asks, nil
 }
 
-// made is an answer that was made. A client that takes too long to read it loses its connection: gRPC keeps the bytes until then, also of a stream that has ended on both
-// sides.
+// made makes an answer. A client that reads it too slowly loses its connection, because gRPC keeps the bytes until they
+// are read, even for a stream that has ended on both sides.
 func (st *stream) made(url string, resources []*discoveryv3.Resource, done func()) *answer {
 	one, patience := &answer{url: url, message: st.response(url, resources), done: done}, maxUnread*st.srv.cfg.WriteTimeout
 	one.late = time.AfterFunc(time.Hour, func() {
@@ -176,19 +180,19 @@ func (st *stream) made(url string, resources []*discoveryv3.Resource, done func(
 		}
 		one.over()
 	})
-	one.late.Reset(patience) // not before it is known to who may stop it
+	one.late.Reset(patience) // only now: the timer's function uses one.late
 	st.unread = append(slices.DeleteFunc(st.unread, func(a *answer) bool { return a.ended.Load() }), one)
 	return one
 }
 
-// unreadOver is called at the end of a stream whose client has gone: gRPC keeps nothing of it.
+// unreadOver is called at the end of a stream whose client has gone: gRPC keeps none of its bytes then.
 func (st *stream) unreadOver() {
 	for _, one := range st.unread {
 		one.over()
 	}
 }
 
-// response is a message of the stream's protocol; tools tell one answer from another by the version, which is a hash.
+// response returns a message of the stream's protocol. Its version is a hash, by which tools distinguish answers.
 func (st *stream) response(url string, resources []*discoveryv3.Resource) proto.Message {
 	control := &corev3.ControlPlane{Identifier: st.srv.cfg.Identifier}
 	nonce := st.answered.next()
@@ -206,7 +210,7 @@ func (st *stream) response(url string, resources []*discoveryv3.Resource) proto.
 		Resources: bodies, ControlPlane: control}
 }
 
-// answer is the event that an answer is to be sent; where too many wait it is not.
+// answer is the event that an answer is ready to be sent. It is dropped if too many wait.
 func (x *exchange) answer(one *answer) {
 	takes := false
 	x.locked(func() {
@@ -219,7 +223,7 @@ func (x *exchange) answer(one *answer) {
 	}
 }
 
-// nextAnswer takes the oldest. Called with the lock held.
+// nextAnswer removes the oldest answer. The caller holds the lock.
 func (x *exchange) nextAnswer() *answer {
 	if len(x.answers) == 0 {
 		return nil

@@ -16,25 +16,28 @@ import (
 	"navarch.io/navarch/push/delta"
 )
 
-// What callers are bounded in (Hooks.Bounded).
+// The bounds of callers, for Hooks.Bounded.
 const (
-	BoundStreams   = "streams"   // one was refused, or ended for another one of its identity
+	BoundStreams   = "streams"   // a stream was refused, or ended in favour of another one of its identity
 	BoundJoins     = "joins"     // a join was refused
-	BoundNames     = "names"     // names were left out
-	BoundQuestions = "questions" // a question was refused
-	BoundMessages  = "messages"  // a stream ended: its caller has too much in requests that wait
+	BoundNames     = "names"     // names were ignored
+	BoundQuestions = "questions" // a tool's request was refused
+	BoundMessages  = "messages"  // a stream ended because its caller's waiting requests are too large
 )
 
-// sourceLimits are those of one address that streams come from on plain text, where all that is known of a caller is that address:
-// enough for all proxies of a large node, or of a gateway that hides many nodes. Node ids are claims, and end nobody's streams.
-var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20, Asks: 16, Messages: 1 << 30, MessagesPerCredential: 1 << 30, MessagesInAll: math.MaxInt}
+// sourceLimits bound the streams of one address on plain text, where only the address of a caller is known. They
+// suffice for all proxies of a large node, or of a gateway that hides many nodes. Node ids are unverified, so they
+// never end another stream.
+var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20, Asks: 16, Messages: 1 << 30,
+	MessagesPerCredential: 1 << 30, MessagesInAll: math.MaxInt}
 
-// largeRequest is the size in bytes of requests that are counted while they are handled: smaller ones take no lock.
+// largeRequest is the size in bytes from which on requests are counted while they are handled. Smaller ones need no
+// lock.
 const largeRequest = 16 << 10
 
-// hold counts a request, of so many bytes, while it is handled: a first one waits for its stream's turn to join, and is kept meanwhile. It
-// gives what was counted, which is to be given back (budget.Entry.Hold). Where that is too much for the caller, the stream ends that has
-// most, perhaps this one.
+// hold counts the bytes of a request while it is handled; a stream's first request is kept until the stream may join.
+// It returns the counted bytes, which the caller must release (budget.Entry.Hold). If the caller's identity exceeds its
+// bound, its stream with most bytes ends, perhaps this one.
 func (st *stream) hold(bytes int) (counted int) {
 	if bytes < largeRequest {
 		return 0
@@ -43,7 +46,7 @@ func (st *stream) hold(bytes int) (counted int) {
 	return bytes
 }
 
-// enter takes a place among the streams of the caller's identity, or, where it has shown none, of the address that it comes from.
+// enter counts the stream for the caller's identity, or without one for its address.
 func (st *stream) enter() (err error) {
 	ledger, holder := st.srv.cfg.Callers, Holder(st.client.Caller, st.client.Addr)
 	if st.client.Caller.ID.IsZero() {
@@ -63,7 +66,7 @@ func (st *stream) enter() (err error) {
 	return nil
 }
 
-// Holder is how budgets know a caller that connects from an address (host:port).
+// Holder returns the identity of a caller for budgets. from is its address (host:port).
 func Holder(who attest.Caller, from string) budget.Holder {
 	h := budget.Holder{Identity: who.ID.String(), Credential: who.Credential(), Pod: who.Pod != ""}
 	if at, err := netip.ParseAddrPort(from); err == nil {
@@ -72,13 +75,13 @@ func Holder(who attest.Caller, from string) budget.Holder {
 	return h
 }
 
-// bounded counts that a caller may not have something, and makes the stream's status of it.
+// bounded counts a refusal by a bound, and returns its gRPC status.
 func (st *stream) bounded(what string, err error) error {
 	st.srv.cfg.Hooks.Bounded(what, 1)
 	return exhausted(err)
 }
 
-// exhausted is a status that says when to try again.
+// exhausted returns a status with the time of the next attempt.
 func exhausted(err error) error {
 	s := status.New(codes.ResourceExhausted, err.Error())
 	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(5 * time.Second)}); err == nil {
@@ -87,12 +90,13 @@ func exhausted(err error) error {
 	return s.Err()
 }
 
-// leftOut reports that names of a request were left out.
+// leftOut reports ignored names of a request.
 func (st *stream) leftOut(m delta.Message, names int) {
 	st.srv.cfg.Hooks.Bounded(BoundNames, names)
-	st.srv.clients.Warn("a proxy subscribes to too many names that do not exist: those beyond its limit are ignored", typeName(m.Type, m.TypeURL),
+	st.srv.clients.Warn("a proxy subscribes to too many names that do not exist: those beyond its limit are ignored",
+		typeName(m.Type, m.TypeURL),
 		append(st.about(errors.New("they are neither answered nor kept")), "names", names)...)
 }
 
-// errAgain is why a stream ends of which names were left out.
+// errAgain is the status of a stream that ends so that its client requests ignored names again.
 var errAgain = status.Error(codes.Unavailable, "names were left out, of which there may be something now: ask again on another stream")

@@ -2,13 +2,13 @@ package serve
 
 import "sync"
 
-// buffers is what gRPC reads frames into. Its own pool clears a buffer each time, a tenth of a microsecond for each frame of
-// a proxy that claims what it holds; nothing here reads a byte that was not written. A frame is 16 KB at most.
+// buffers is the pool into which gRPC reads frames. gRPC's own pool clears each buffer, which costs a tenth of a
+// microsecond per frame. Here no unwritten byte is read, so buffers are not cleared. A frame has at most 16 KB.
 type buffers struct{ small, large sync.Pool }
 
 const (
 	smallBuffer = 4 << 10
-	largeBuffer = 16 << 10 // the largest frame that the server takes
+	largeBuffer = 16 << 10 // the largest frame that the server accepts
 )
 
 // Get implements mem.BufferPool.

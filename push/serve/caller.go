@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// authenticate finds out who the caller is, from the connection and the call's metadata.
+// authenticate determines the caller's identity from the connection and the call's metadata.
 func (st *stream) authenticate(ctx context.Context) error {
 	p, ok := peer.FromContext(ctx)
 	if ok {
@@ -30,7 +30,7 @@ func (st *stream) authenticate(ctx context.Context) error {
 	var err error
 	st.client.Caller, err = st.srv.cfg.Authenticate(ctx)
 	switch {
-	case errors.Is(err, attest.ErrUnavailable): // not the credential's fault: it may be accepted later
+	case errors.Is(err, attest.ErrUnavailable): // the credential may be accepted later
 		return status.Errorf(codes.Unavailable, "not authenticated: %v", err)
 	case err != nil:
 		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
@@ -40,7 +40,8 @@ func (st *stream) authenticate(ctx context.Context) error {
 	return st.enter()
 }
 
-// newest is where the newest state that this server has read stands, for clients that understand it; empty: they are not told.
+// newest returns the place of the newest state of this server, for clients that understand places; otherwise the empty
+// string.
 func (st *stream) newest() string {
 	if !st.places || st.srv.cfg.Place == nil {
 		return ""
@@ -48,7 +49,7 @@ func (st *stream) newest() string {
 	return st.srv.cfg.Place()
 }
 
-// refused says why its caller is served no longer; nil: it is. The error is a gRPC status.
+// refused returns the gRPC status with which the caller is refused, or nil.
 func (st *stream) refused() error {
 	if st.client.Caller.ID.IsZero() || st.srv.cfg.Refused == nil {
 		return nil
@@ -59,17 +60,17 @@ func (st *stream) refused() error {
 	return nil
 }
 
-// recheck ends the stream where its caller is refused by now.
+// recheck ends the stream if its caller is refused now.
 func (st *stream) recheck() (ended bool) {
 	err := st.refused()
 	return err != nil && st.kill(err)
 }
 
-// maxNodeID bounds the id that is kept for a client, in logs too. Names of Pods and namespaces, an address and a domain, of which
-// istio's id is made, have fewer bytes.
+// maxNodeID bounds a client's id, which is kept and logged. Istio's id consists of names of a Pod and a namespace, an
+// address and a domain, which are shorter.
 const maxNodeID = 1024
 
-// nodeID is the id of a first request's node; nil: it has none.
+// nodeID returns the id of a first request's node. Errors: there is no node, or its id is missing, too long or invalid.
 func nodeID(raw []byte) (string, error) {
 	if raw == nil {
 		return "", errors.New("the first request of a stream has no node")

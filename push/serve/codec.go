@@ -10,19 +10,19 @@ import (
 	"navarch.io/navarch/push/delta"
 )
 
-// codec hands encoded responses to gRPC as they are and gives encoded requests back as they came; any other message
-// (health, other services on the same server) is plain protobuf.
+// codec passes encoded responses to gRPC unchanged and returns requests in encoded form. All other messages (health,
+// other services on the same server) are plain protobuf.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
-// request is an encoded request, in the pieces that gRPC read; to be freed.
+// request is an encoded request in the pieces that gRPC read. It must be freed.
 type request struct {
 	bufs mem.BufferSlice
 	all  [][]byte // reused
 }
 
-// pieces are the request's bytes, until it is freed or the next one comes.
+// pieces returns the request's bytes, valid until it is freed or the next one is read.
 func (r *request) pieces() [][]byte {
 	r.all = r.all[:0]
 	for _, b := range r.bufs {
@@ -31,7 +31,7 @@ func (r *request) pieces() [][]byte {
 	return r.all
 }
 
-// free gives the pieces back.
+// free returns the pieces to gRPC.
 func (r *request) free() {
 	r.bufs.Free()
 	clear(r.all)
@@ -40,11 +40,11 @@ func (r *request) free() {
 	}
 }
 
-// fewPieces is how long a list of pieces may be that a stream keeps.
+// fewPieces bounds the capacity of a list of pieces that a stream keeps.
 const fewPieces = 4
 
-// response is an encoded response: segments that all streams share, and a head and tail of its own. Most have one segment:
-// all of the response but its bytes is one object then.
+// response is an encoded response: segments that all streams share, with a head and tail of its own. Most responses
+// have one segment; everything except its bytes is then one object.
 type response struct {
 	bufs       mem.BufferSlice
 	few        [3]mem.Buffer
@@ -63,7 +63,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(*request); ok {
-		data.Ref() // gRPC gives its reference back when this returns
+		data.Ref() // gRPC releases its reference when this returns
 		r.bufs = data
 		return nil
 	}
@@ -82,9 +82,9 @@ func encodeDelta(r *delta.Reply, place string) *response {
 	return out
 }
 
-// frame is what stands before and after the resources: system_version_info=1 (agentapi.AppendVersion: what an agent names on its next
-// stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 between them it is,
-// byte by byte, what deterministic protobuf makes of it.
+// frame returns the bytes before and after the resources: system_version_info=1 (agentapi.AppendVersion, which an agent
+// repeats on its next stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 in between, the bytes
+// equal those of deterministic protobuf.
 func frame(revision int64, place, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
 	b := make([]byte, 0, 40+len(place)+len(url)+len(nonce))
 	b = protowire.AppendTag(b, 1, protowire.BytesType)

@@ -12,37 +12,40 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// exchange is what is under way between a client and the server on one stream, and the only owner of the stream's delta.State. Others hand
-// it events: each event is a method that takes the lock, changes the state, and returns what its caller is to do. While the lock is held nothing
-// is sent, and nothing is called but the fan-out (which only takes note) and Proxy.Set (which only reads). It is released also where the state
-// machine panics. A method that is called with the lock held says so.
+// exchange is the state between a client and the server on one stream, and the only owner of the stream's delta.State.
+// Other code passes events to it: each event is a method that acquires the lock, changes the state, and returns the
+// work for its caller. While the lock is held nothing is sent, and only the fan-out (which notes a mark) and Proxy.Set
+// (which reads) are called. The lock is released even if the state machine panics. Methods that are called with the
+// lock held say so.
 type exchange struct {
 	proxy    Proxy
 	turn     atomic.Pointer[fanout.Stream]
-	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it waits for none
-	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is up to date
-	may      atomic.Int64                  // the newest plan (manifest.Set.Plan) that it may be sent; anyPlan until it is up to date once
+	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not wait
+	movedAt  atomic.Int64                  // when the view first moved since the client was up to date; unix nanoseconds, 0: it is up to date
+	may      atomic.Int64                  // the newest permitted plan (manifest.Set.Plan); anyPlan until it is up to date once
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex // guards the fields below
 	state        *delta.State
 	sender       sender
-	pushed       bool // something was sent since the client was up to date
-	secretsHeld  bool // new versions of Secrets were held back, because the credential has ended
+	pushed       bool // a response was sent since the client was up to date
+	secretsHeld  bool // new versions of Secrets are held back, because the credential has ended
 	rollout      rolloutState
-	closed       bool      // nobody sends afterwards
-	spoke        time.Time // when Envoy did first: an agent may ask for agent resources before; zero: not yet
+	closed       bool      // no further sends
+	spoke        time.Time // Envoy's first request; agents may request agent resources before; zero: none yet
 	resumeOver   bool
-	cause        error               // why it was closed from here
+	cause        error               // why this side closed it
 	waiting      [xds.NumTypes]int64 // since when the oldest response waits for its ACK, by type; unix nanoseconds
-	agentWaiting []int64             // as waiting, of Config.AgentTypes; nil: nothing of them was sent
-	refusals     []Refusal           // newest last, a few
-	retries      []quarantine.Key    // withheld versions that it is sent as the only one, until it has answered
+	agentWaiting []int64             // the same for Config.AgentTypes; nil before the first response of these
+	refusals     []Refusal           // newest last, bounded
+	retries      []quarantine.Key    // withheld versions that only this stream is sent, until it has answered
 	reports      []delta.Report      // reused
-	answers      []*answer           // that wait to be sent, oldest first; a few
-	wakesAt      int64               // when a timer marks the stream, because configuration has waited for clusters; unix nanoseconds, 0: none does
+	answers      []*answer           // waiting to be sent, oldest first, bounded
+	// wakesAt is when a timer marks the stream, because configuration has waited for clusters; unix nanoseconds, 0: no
+	// timer.
+	wakesAt int64
 }
 
-// maxRefusals is how many refusals are kept for debugging, a stream.
+// maxRefusals bounds the refusals that a stream keeps for debugging.
 const maxRefusals = 16
 
 // mark asks for a turn.
@@ -51,7 +54,7 @@ func (x *exchange) mark(l fanout.Lane, now time.Time) {
 	x.turn.Load().Mark(l)
 }
 
-// locked runs f with the lock, which is released also where f panics.
+// locked runs f with the lock, which is released even if f panics.
 func (x *exchange) locked(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -61,8 +64,8 @@ func (x *exchange) locked(f func()) {
 // start is the event that the client has joined.
 func (x *exchange) start(state *delta.State) { x.locked(func() { x.state = state }) }
 
-// open is the event that the client is about to ask for an agent type for the first time: what it says that it holds is compared with what
-// there is.
+// open is the event before a client's first request of an agent type: its list of held resources is compared with the
+// offers.
 func (x *exchange) open(t xds.Type, all *offers) {
 	x.locked(func() {
 		x.state.Open(t)
@@ -70,32 +73,32 @@ func (x *exchange) open(t xds.Type, all *offers) {
 	})
 }
 
-// cost is what has to be granted so that all of a request can be kept, bytes.
+// cost returns the bytes that must be granted so that all of a request can be kept.
 func (x *exchange) cost(m delta.Message) (bytes int) {
 	x.locked(func() { bytes = x.state.Cost(m.Request) })
 	return bytes
 }
 
-// grant is the event that so many bytes more may be kept.
+// grant is the event that this many more bytes may be kept.
 func (x *exchange) grant(bytes int) { x.locked(func() { x.state.Grant(bytes) }) }
 
-// retarget is the event that the view has a set which the next request is to be compared with.
+// retarget is the event that the next request must be compared with the view's newest set.
 func (x *exchange) retarget() { x.locked(func() { x.state.Target(x.proxy.Set()) }) }
 
-// advanced is what a request has brought about.
+// advanced is the effect of a request.
 type advanced struct {
 	reports  []delta.Report
 	acked    int              // bytes
-	since    int64            // when what it answers was sent; unix nanoseconds
+	since    int64            // when the acknowledged response was sent; unix nanoseconds
 	accepted []quarantine.Key // retries that it has acknowledged
-	refused  int64            // the plan that was tried on it, where it has refused something
-	idle     bool             // there is nothing to be sent
-	moved    time.Time        // see converged
-	leftOut  int              // names
+	refused  int64            // the plan that was tried on the stream, if it refused a part of it
+	idle     bool             // nothing is left to send
+	moved    time.Time        // result of converged
+	leftOut  int              // number of ignored names
 	surplus  int              // bytes that were paid for and are not needed
 }
 
-// requested is the event that a request of a client has come; false: the stream was closed.
+// requested is the event of a client's request; false: the stream was closed.
 func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -106,7 +109,7 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 		x.spoke = now
 	}
 	x.state.Tick(now)
-	if m.Initial != nil { // what the client says it has may be newer than what the last turn saw
+	if m.Initial != nil { // the client's list may be newer than the set of the last turn
 		x.state.Target(x.proxy.Set())
 	}
 	before, leftOut := x.state.Unacked(), x.state.LeftOut()
@@ -128,7 +131,7 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	return a, true
 }
 
-// keep is the event that the client refused something.
+// keep is the event of a refusal.
 func (x *exchange) keep(r Refusal) {
 	x.locked(func() {
 		if len(x.refusals) == maxRefusals {
@@ -138,7 +141,7 @@ func (x *exchange) keep(r Refusal) {
 	})
 }
 
-// end is the event that the stream ends: nobody sends afterwards. false: it had ended before.
+// end is the event that the stream ends, with no further sends; false: it had ended before.
 func (x *exchange) end(cause error) (first bool) {
 	var unsent []*answer
 	x.locked(func() {
@@ -153,7 +156,7 @@ func (x *exchange) end(cause error) (first bool) {
 	return first
 }
 
-// ending says why the stream was ended from here, and whether its client had joined.
+// ending returns why this side ended the stream, and whether its client had joined.
 func (x *exchange) ending() (cause error, joined bool) {
 	x.locked(func() { cause, joined = x.cause, x.state != nil })
 	return cause, joined
@@ -164,10 +167,11 @@ func (x *exchange) ended() (is bool) {
 	return is
 }
 
-// converged is called, with the lock held, where nothing is left to send. Once all of that is acknowledged, clusters that warm aside, the client is up
-// to date: it says when its view moved first since it was the last time. Zero: the client is not up to date, or the view
-// did not move, or that changed nothing for this client. An acknowledgement may come between a move of the view and the turn
-// that takes it up: then the client has the old set, and is not up to date before it has the new one.
+// converged is called, with the lock held, when nothing is left to send. The client is up to date once everything is
+// acknowledged, except for clusters that are still warming. converged then returns when its view first moved since the
+// last time. The zero time means that the client is not up to date, the view did not move, or the move changed nothing
+// for this client. If an acknowledgement comes between a move of the view and its turn, the client has the old set, and
+// is up to date only with the new one.
 func (x *exchange) converged() (since time.Time) {
 	set := x.proxy.Set()
 	if !x.state.Settled() || !x.state.Aims(set) {
@@ -181,8 +185,8 @@ func (x *exchange) converged() (since time.Time) {
 	return since
 }
 
-// wake has the stream marked when what waits for clusters has waited for long enough. What has, and cannot be sent, waits for an answer of the
-// client's or for the turn of a rollout, which mark the stream. Called with the lock held.
+// wake marks the stream once configuration has waited long enough for clusters. Configuration that may go but cannot be
+// sent waits for a request of the client or for its turn in a rollout; both mark the stream. The caller holds the lock.
 func (x *exchange) wake(now time.Time) {
 	at, waits := x.state.Wake()
 	if !waits || !at.After(now) || x.wakesAt != 0 && x.wakesAt <= at.UnixNano() {
@@ -200,13 +204,14 @@ func (x *exchange) wake(now time.Time) {
 
 // limits are the deadlines of clients.
 type limits struct {
-	ack    time.Duration // a response that is not acknowledged for so long closes the stream
-	resume time.Duration // how long a resumed stream has to ask for all the types it held
+	ack    time.Duration // time for an ACK before the stream is closed
+	resume time.Duration // time in which a resumed stream must request all types that it held
 	agents []AgentType
 }
 
-// overdue says what the client has not acknowledged in time (empty: nothing), whether its resume is over just now, whether there is
-// nothing to be sent, and whether it is to come again. Of a stream that was closed: none of this.
+// overdue returns the type that the client has not acknowledged in time (empty: none), whether its resume has just
+// ended, whether nothing is left to send, and whether it must reconnect. For a closed stream all results are zero,
+// except that idle is true.
 func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, idle, again bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -219,10 +224,10 @@ func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, 
 		x.state.EndResume()
 	}
 	for t := range xds.NumTypes {
-		if x.sender.due { // the client cannot acknowledge before it has what is due
+		if x.sender.due { // the client cannot acknowledge before it has read the due response
 			x.waiting[t] = max(x.waiting[t], now.UnixNano())
 		}
-		if t == xds.Cluster && x.state.MayWarm() { // a client that is gone does not answer the pings of its connection, nor what else it is sent
+		if t == xds.Cluster && x.state.MayWarm() { // a vanished client is detected by the pings of its connection and by other responses
 			continue
 		}
 		if x.state.InFlight(t) > 0 && now.Sub(time.Unix(0, x.waiting[t])) > limits.ack {

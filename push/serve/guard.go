@@ -5,16 +5,17 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// A stream is read by its handler's goroutine, sent to by workers that all streams share, and looked at by watch. A panic in any
-// of them ends the stream that it was about, and no other; locks and budgets of that stream are released.
+// A stream is read by its handler's goroutine, sent to by workers that all streams share, and checked by watch. A panic
+// in any of them ends only the stream that it was about, and releases its locks and budgets.
 
-// rescue is deferred where a goroutine that other streams need works for a joined one: where that panics, the stream is closed.
+// rescue is deferred in goroutines that other streams need while they work for a joined stream. After a panic it closes
+// that stream.
 func (st *stream) rescue() {
 	fault := recover()
 	if fault == nil {
 		return
 	}
-	_ = st.srv.cfg.Crashes.Caught(crash.RPC, fault, obs.KeyNode, st.client.ID) // counted and logged; the client is not told
+	_ = st.srv.cfg.Crashes.Caught(crash.RPC, fault, obs.KeyNode, st.client.ID) // counted and logged; the client gets no details
 	st.stop()
 	st.kill(crash.Ended)
 }

@@ -7,21 +7,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Hooks are told what happens, for metrics. Any may be nil; they are called from many goroutines. Sent, Pushed, Queued, Wrote and Converged are part of
-// the stream's turn (fanout.Loop.Join); the goroutine that reads the stream, or looks at deadlines, waits for the others.
+// Hooks are functions for metrics. Any may be nil. They are called from many goroutines. Sent, Pushed, Queued, Wrote
+// and Converged are called within the stream's turn (fanout.Loop.Join); the goroutine that reads the stream, or checks
+// deadlines, waits for the others.
 type Hooks struct {
 	Streams func(change int)                                // +1 and -1: pilot_xds, navarch_proxies
 	Sent    func(t xds.Type, resources, removed, bytes int) // a response: pilot_xds_pushes, bytes shared
-	Pushed  func(t xds.Type, took time.Duration)            // computing and handing over one response: pilot_xds_push_time
-	Queued  func(wait time.Duration)                        // from having something to send to the turn: pilot_proxy_queue_time
-	Wrote   func(took time.Duration)                        // the transport took one response: pilot_xds_send_time
-	// Acked is from sending to the ACK; rev is the store's revision, node the client's id.
+	Pushed  func(t xds.Type, took time.Duration)            // time to compute and hand over one response: pilot_xds_push_time
+	Queued  func(wait time.Duration)                        // time from a mark to the turn: pilot_proxy_queue_time
+	Wrote   func(took time.Duration)                        // time in which the transport accepted one response: pilot_xds_send_time
+	// Acked has the time from sending to the ACK. rev is the store's revision, node the client's id.
 	Acked     func(t xds.Type, node string, rev int64, took time.Duration)
 	Converged func(took time.Duration) // from a moved view to the last ACK: pilot_proxy_convergence_time
 	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
 	Expired   func(t xds.Type)         // a stale nonce: pilot_xds_expired_nonce
-	Timeout   func(write bool)         // a stream closed: not written in time (pilot_xds_write_timeout), or not acknowledged
-	Bounded   func(what string, n int) // an identity may have no more of something (BoundStreams ...), so often
+	Timeout   func(write bool)         // a stream was closed: not written in time (pilot_xds_write_timeout), or not acknowledged
+	Bounded   func(what string, n int) // an identity reached a bound (BoundStreams ...), n times
 }
 
 // Refusal is one NACK.
@@ -31,12 +32,12 @@ type Refusal struct {
 	Identity  string
 	View      string // Proxy.ID
 	Type      xds.Type
-	Name      string // the culprit; empty while it is being searched for by halves
-	Version   string // refused, and not sent again
+	Name      string // the refused resource; empty while it is still searched for by halves
+	Version   string // the refused version, which is not sent again
 	Envoy     string // version of the client's Envoy
-	Good      string // the version that stands; empty: none
-	Text      string // Envoy's words, cut
-	// Objects are what the resource was made of, the likeliest culprit first, as Config.Blame says.
+	Good      string // the version that stays in effect; empty: there is no such version
+	Text      string // Envoy's message, cut
+	// Objects are the objects from which the resource was made, the likeliest cause first (Config.Blame).
 	Objects  []model.Place
 	Revision int64 // of the store
 	At       time.Time

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// StreamInfo is one stream, for debugging.
+// StreamInfo describes one stream, for debugging.
 type StreamInfo struct {
 	ID                 uint64
 	Node               string // its id
@@ -25,7 +25,7 @@ type StreamInfo struct {
 	Types              [xds.NumTypes]delta.Info
 	Warming            delta.Warming
 	AgentSubscriptions []AgentSubscriptionInfo
-	Refusals           []Refusal // those of versions still in quarantine
+	Refusals           []Refusal // of versions that are still in quarantine
 	Withheld           []Withheld
 }
 
@@ -34,7 +34,8 @@ func (s *Server) Inspect() []StreamInfo {
 	return s.InspectOf(func(string, Proxy) bool { return true })
 }
 
-// InspectOf lists some streams, by the ids of their nodes and their proxies. Others cost nothing: a question about one proxy, or of one tenant, may come often.
+// InspectOf lists the streams that of selects by node id and proxy. Others cost almost nothing, because requests about
+// one proxy or one tenant may be frequent.
 func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
 	var seen []*stream
 	for _, st := range s.all() {
@@ -56,13 +57,13 @@ func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
 	return all
 }
 
-// Withheld is a version that is withheld from one stream, which is to have it.
+// Withheld is a version that is withheld from one stream whose set contains it.
 type Withheld struct {
 	quarantine.Withheld
-	Good string // the version that the client has instead; empty: none
+	Good string // the version that the client has instead; empty: it has none
 }
 
-// withheldFrom is what is withheld from the stream, of all that is withheld from its view.
+// withheldFrom returns the versions that are withheld from the stream, given those of its view.
 func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	for _, w := range view {
 		if !w.Covers(st.client.Identity) || !st.isToHave(w.Key) || !st.withholds(w.Key) {
@@ -75,14 +76,15 @@ func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	return all
 }
 
-// good is the version of a resource that the client has instead of another one, and whether it asks for the resource.
+// good returns the version of a resource that the client has instead of another, and whether it subscribes to the
+// resource.
 func (x *exchange) good(k quarantine.Key) (good string, asks bool) {
 	x.locked(func() { good, asks = x.state.Good(k.Type, k.Name), x.state.Asks(k.Type, k.Name) })
 	return good, asks
 }
 
-// Withheld lists what is withheld from views: of a view that proxies of this replica have, what one of them is to have; of
-// others everything, until it is forgotten.
+// Withheld lists the versions that are withheld from views. For views with proxies of this replica it lists only
+// versions in the set of one of them; for others it lists all until they are forgotten.
 func (s *Server) Withheld() (all []quarantine.Withheld) {
 	views := s.cfg.Quarantine.Withheld()
 	if len(views) == 0 {
@@ -106,7 +108,7 @@ func (st *stream) info(withheld map[string][]quarantine.Withheld, sums *delta.Su
 	return i
 }
 
-// describe says what the state machine knows.
+// describe adds the data of the state machine.
 func (x *exchange) describe(i *StreamInfo, agents []AgentType, sums *delta.Sums) {
 	x.locked(func() {
 		i.Unacked = x.state.Unacked()
@@ -118,7 +120,7 @@ func (x *exchange) describe(i *StreamInfo, agents []AgentType, sums *delta.Sums)
 	})
 }
 
-// standing is quarantined. Called with the lock held.
+// standing is quarantined. The caller holds the lock.
 func (x *exchange) standing() (all []Refusal) {
 	for _, r := range x.refusals {
 		if r.Name != "" && x.state.Quarantined(r.Type, r.Name) == r.Version {
@@ -128,16 +130,16 @@ func (x *exchange) standing() (all []Refusal) {
 	return all
 }
 
-// quarantined are the refusals of versions that are still in quarantine.
+// quarantined returns the refusals of versions that are still in quarantine.
 func (x *exchange) quarantined() (all []Refusal) {
 	x.locked(func() { all = x.standing() })
 	return all
 }
 
-// Refusals lists what is in quarantine, of all streams.
+// Refusals lists the refused versions in quarantine, of all streams.
 func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { return true }) }
 
-// RefusalsOf lists what is in quarantine, of the streams of the proxies of some namespaces.
+// RefusalsOf lists the refused versions in quarantine, of streams of proxies in the selected namespaces.
 func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	for _, st := range s.all() {
 		if of(st.proxy.Namespace()) {
@@ -147,7 +149,7 @@ func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	return all
 }
 
-// ProxyOf is the proxy of one stream; nil where there is no such stream.
+// ProxyOf returns the proxy of one stream; nil for an unknown id.
 func (s *Server) ProxyOf(id uint64) Proxy {
 	s.mu.Lock()
 	st := s.streams[id]
@@ -158,8 +160,8 @@ func (s *Server) ProxyOf(id uint64) Proxy {
 	return st.proxy
 }
 
-// Dump is what one stream holds, or will hold once what is in flight has arrived, by type and name; false where there
-// is no such stream.
+// Dump returns the resources that one stream holds, or will hold after all responses in flight, by type and name; false
+// for an unknown id.
 func (s *Server) Dump(id uint64) (held [xds.NumTypes][]*xds.Resource, ok bool) {
 	s.mu.Lock()
 	st := s.streams[id]
@@ -170,7 +172,7 @@ func (s *Server) Dump(id uint64) (held [xds.NumTypes][]*xds.Resource, ok bool) {
 	return st.holding(), true
 }
 
-// holding is what the client holds, or will hold once what is in flight has arrived.
+// holding returns the resources that the client holds, or will hold after all responses in flight.
 func (x *exchange) holding() (held [xds.NumTypes][]*xds.Resource) {
 	x.locked(func() {
 		for t := range xds.NumTypes {

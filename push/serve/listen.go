@@ -2,8 +2,8 @@ package serve
 
 import "net"
 
-// Listen wraps a listener so that a stream can be closed from outside: gRPC has no way to end one whose client neither
-// reads nor goes away but to close its connection.
+// Listen wraps a listener so that the server can close the connection of a stream. gRPC has no other way to end a
+// stream whose client neither reads nor disconnects.
 func Listen(l net.Listener) net.Listener { return listener{l} }
 
 type listener struct{ net.Listener }
@@ -16,16 +16,16 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, remote: &address{Addr: c.RemoteAddr(), close: c.Close}}, nil
 }
 
-// conn is a connection whose small reads are answered from what one call of the kernel gave: gRPC, and TLS below it, asks
-// for a header first, and an ACK is hardly longer than that.
+// conn is a connection that serves small reads from one larger read of the kernel. gRPC, and TLS below it, read a
+// header first, and an ACK is hardly longer than that.
 type conn struct {
 	net.Conn
 	remote   *address
-	ahead    [aheadSize]byte // what has come and was not given on is from:to
+	ahead    [aheadSize]byte // bytes from:to were read and not returned yet
 	from, to uint8
 }
 
-// aheadSize is room for an ACK: some 120 bytes of TLS. Each connection has it.
+// aheadSize is large enough for an ACK: about 120 bytes of TLS. Each connection has this buffer.
 const aheadSize = 200
 
 func (c *conn) Read(b []byte) (int, error) {
@@ -37,7 +37,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		if n <= 0 {
 			return n, err
 		}
-		c.from, c.to = 0, uint8(n) // an error comes again, after what is kept
+		c.from, c.to = 0, uint8(n) // an error is returned again by the next read
 	}
 	n := copy(b, c.ahead[c.from:c.to])
 	c.from += uint8(n)
@@ -46,11 +46,11 @@ func (c *conn) Read(b []byte) (int, error) {
 
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
-// address is a peer's address that knows how to hang up: gRPC hands it through to the stream.
+// address is a peer's address with a function that closes the connection. gRPC passes it on to the stream.
 type address struct {
 	net.Addr
 	close func() error
 }
 
-// Unwrap is the address of the connection that Listen was given.
+// Unwrap returns the address of the underlying connection.
 func (a *address) Unwrap() net.Addr { return a.Addr }

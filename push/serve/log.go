@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// about is what a log line of a stream says, with an error.
+// about returns the attributes of a stream's log lines, with an error.
 func (st *stream) about(err error) []any {
 	return []any{obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity, obs.KeyError, err}
 }
 
-// typeName is what a type is called in log lines: an agent's type by its URL.
+// typeName returns the name of a type for log lines: the URL for an agent's type.
 func typeName(t xds.Type, url string) string {
 	if t < xds.NumTypes {
 		return t.String()
@@ -26,28 +26,31 @@ func typeName(t xds.Type, url string) string {
 	return url
 }
 
-// logSent reports a response at level debug.
+// logSent logs a response at level debug.
 func (st *stream) logSent(r *delta.Reply) {
 	if log := st.srv.cfg.Log; log.Enabled(st.grpc.Context(), slog.LevelDebug) {
-		log.Debug("response sent", obs.KeyNode, st.client.ID, obs.KeyType, typeName(r.Type, r.URL), "resources", len(r.Set), "removed", len(r.Removed), "bytes", r.Size,
+		log.Debug("response sent", obs.KeyNode, st.client.ID, obs.KeyType, typeName(r.Type, r.URL), "resources", len(r.Set), "removed",
+			len(r.Removed), "bytes", r.Size,
 			obs.KeyRevision, r.Revision)
 	}
 }
 
-// logAcked reports an ACK at level debug; took is the time since the response was sent.
+// logAcked logs an ACK at level debug. took is the time since the response was sent.
 func (st *stream) logAcked(r *delta.Report, took time.Duration) {
 	if log := st.srv.cfg.Log; log.Enabled(st.grpc.Context(), slog.LevelDebug) {
-		log.Debug("response acknowledged", obs.KeyNode, st.client.ID, obs.KeyType, r.Type.String(), obs.KeyRevision, r.Revision, obs.KeyTook, took)
+		log.Debug("response acknowledged", obs.KeyNode, st.client.ID, obs.KeyType, r.Type.String(), obs.KeyRevision, r.Revision, obs.KeyTook,
+			took)
 	}
 }
 
-// logRefusal says what a proxy did not take: of each resource the first at once, then a sample.
+// logRefusal logs a NACK: for each resource the first one immediately, then samples.
 func (st *stream) logRefusal(r Refusal) {
-	st.srv.refused.Warn("proxy refused configuration", strings.TrimSpace(r.Type.Noun()+" "+r.Name), append(st.about(errors.New(r.Text)), obs.KeyType, r.Type.String(),
-		obs.KeyName, r.Name, obs.KeyObjects, r.Objects, obs.KeyVersion, r.Version, "stands", r.Good, obs.KeyRevision, r.Revision)...)
+	st.srv.refused.Warn("proxy refused configuration", strings.TrimSpace(r.Type.Noun()+" "+r.Name),
+		append(st.about(errors.New(r.Text)), obs.KeyType, r.Type.String(),
+			obs.KeyName, r.Name, obs.KeyObjects, r.Objects, obs.KeyVersion, r.Version, "stands", r.Good, obs.KeyRevision, r.Revision)...)
 }
 
-// What a stream is refused in (stream.step).
+// The steps in which a stream may be refused (stream.step).
 const (
 	inCredential = "credential"
 	inRequest    = "request"
@@ -55,15 +58,15 @@ const (
 	inQuestion   = "question"
 )
 
-// maxUnserved is how many types that are not served one stream's lines name.
+// maxUnserved bounds the unknown types that one stream's lines name.
 const maxUnserved = 4
 
-// healthURL is a type that is never answered: agents report the health of a machine's workload by it.
+// healthURL is a type without responses: agents report the health of a machine's workload with it.
 const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 
-// notServed logs that a type is asked for of which nothing is known, once for each stream and type. The request stays unanswered: to
-// say that there is nothing would end what a proxy or agent has of it from another control plane, and a removed extension
-// configuration has crashed Envoys (envoyproxy/envoy#32823).
+// notServed logs the request of an unknown type, once for each stream and type. The request gets no response. An empty
+// response would remove the resources of the type that a proxy or agent has from another control plane, and a removed
+// extension configuration has crashed Envoys (envoyproxy/envoy#32823).
 func (st *stream) notServed(url string) {
 	short := fmt.Sprintf("%.200q", url)
 	if len(st.unserved) == maxUnserved || slices.Contains(st.unserved, short) {
@@ -71,6 +74,7 @@ func (st *stream) notServed(url string) {
 	}
 	st.unserved = append(st.unserved, short)
 	const cause = "unknown type"
-	st.srv.clients.Warn("a resource type was requested that this server does not serve: the request gets no response", cause, obs.KeyType, short,
+	st.srv.clients.Warn("a resource type was requested that this server does not serve: the request gets no response", cause, obs.KeyType,
+		short,
 		obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity)
 }

@@ -9,16 +9,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// withheld is what a stream must not be sent although it did not refuse it itself, as of one moment. It is found out before the stream's
-// lock is taken, because it calls others.
+// withheld lists the versions that a stream must not be sent at one moment although it did not refuse them itself. It
+// is computed before the stream's lock is acquired, because that calls other packages.
 type withheld struct {
 	versions []quarantine.Key // of the stream's view
-	secrets  bool             // all versions of Secrets that the client does not have: the caller's credential has ended
-	secret   bool             // one of these was to be sent
-	own      bool             // one of versions that are withheld from the client's identity alone was to be sent
+	secrets  bool             // all versions of Secrets that the client does not have, because the caller's credential has ended
+	secret   bool             // the last check withheld a Secret or credential
+	own      bool             // the last check withheld a version that is withheld from the client's identity alone
 }
 
-// withheldNow is what a stream must not be sent now; nil, as almost always: nothing.
+// withheldNow returns the versions that a stream must not be sent now. It is nearly always nil: nothing is withheld.
 func (st *stream) withheldNow() *withheld {
 	var w withheld
 	if q := st.srv.cfg.Quarantine; q.Active() {
@@ -34,13 +34,14 @@ func (st *stream) withheldNow() *withheld {
 	return &withheld{versions: w.versions, secrets: w.secrets}
 }
 
-// covers is what delta.State.Withhold is given.
+// covers returns the argument of delta.State.Withhold.
 func (w *withheld) covers() func(*xds.Resource) bool {
 	if w == nil {
 		return nil
 	}
 	return func(r *xds.Resource) bool {
-		if w.secrets && (r.Type == xds.Secret || r.Confidential) { // a private key that the client did not have (issue 12, item 3), or a credential
+		// A Secret contains a private key that the client did not have, a confidential extension a credential.
+		if w.secrets && (r.Type == xds.Secret || r.Confidential) {
 			w.secret = true
 			return true
 		}
@@ -55,7 +56,8 @@ func (w *withheld) covers() func(*xds.Resource) bool {
 	}
 }
 
-// reporter is who the client is to the quarantine, where it is about a version for all, or for those of its identity.
+// reporter identifies the client for the quarantine of a version: by credential if the version is withheld from its
+// identity alone, otherwise by identity.
 func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 	if k.Identity != "" {
 		return quarantine.Reporter(st.credential())
@@ -63,22 +65,23 @@ func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 	return quarantine.ReporterOf(st.client.Identity, st.client.ID)
 }
 
-// credential is what the client has shown; zero: nothing that tells it from others of its identity.
+// credential returns the client's credential; zero if nothing distinguishes it from others of its identity.
 func (st *stream) credential() quarantine.Credential {
 	return quarantine.CredentialOf(st.client.Identity, st.client.Caller.Credential())
 }
 
-// reportOn is a report of the client on a version.
+// reportOn returns the client's report about a version.
 func (st *stream) reportOn(k quarantine.Key, now time.Time) quarantine.Report {
-	return quarantine.Report{Key: k, Reporter: st.reporter(k), By: st.client.Identity, Credential: st.credential(), Envoy: st.client.Envoy, At: now, Namespace: st.proxy.Namespace()}
+	return quarantine.Report{Key: k, Reporter: st.reporter(k), By: st.client.Identity, Credential: st.credential(), Envoy: st.client.Envoy,
+		At: now, Namespace: st.proxy.Namespace()}
 }
 
-// withholds says whether the quarantine withholds a version from the stream, which k covers.
+// withholds reports whether the quarantine withholds a version from the stream, which k covers.
 func (st *stream) withholds(k quarantine.Key) bool {
 	return st.srv.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id)
 }
 
-// lacks says whether the client is to have a version and neither holds it nor has refused it.
+// lacks reports whether the client's set has a version that it neither holds nor has refused.
 func (x *exchange) lacks(k quarantine.Key) (is bool) {
 	if x.isToHave(k) {
 		x.locked(func() { is = !x.closed && x.state.Lacks(k.Type, k.Name, k.Version) })
@@ -86,20 +89,20 @@ func (x *exchange) lacks(k quarantine.Key) (is bool) {
 	return is
 }
 
-// retriesOne is the event that the client is sent a withheld version as the only one; false: the stream has ended.
+// retriesOne is the event that only this client is sent a withheld version; false: the stream has ended.
 func (x *exchange) retriesOne(k quarantine.Key) (open bool) {
 	x.locked(func() { x.retries, open = append(x.retries, k), !x.closed })
 	return open
 }
 
-// isToHave says whether the newest set of the stream's view has a version.
+// isToHave reports whether the newest set of the stream's view has a version.
 func (x *exchange) isToHave(k quarantine.Key) bool {
 	want := x.proxy.Set().Types[k.Type].Get(k.Name)
 	return want != nil && want.Version == k.Version
 }
 
-// acknowledgedRetries removes and returns, with the lock held, the retries that the client has acknowledged, and forgets those that it
-// refused or is not to have any more.
+// acknowledgedRetries removes and returns the retries that the client has acknowledged, and forgets those that it
+// refused or that are no longer in its set. The caller holds the lock.
 func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	if len(x.retries) == 0 {
 		return nil
@@ -114,8 +117,8 @@ func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	return accepted
 }
 
-// retry sends withheld versions that are due to one proxy each, and versions that were released to those who lack them. watch
-// calls it.
+// retry sends withheld versions that are due to one proxy each, and released versions to the streams that lack them.
+// watch calls it.
 func (s *Server) retry() {
 	q := s.cfg.Quarantine
 	q.Tick()
@@ -134,7 +137,7 @@ func (s *Server) retry() {
 	}
 }
 
-// byView is all streams by the view that they have now.
+// byView returns all streams by their present view.
 func (s *Server) byView() map[string][]*stream {
 	streams := map[string][]*stream{}
 	for _, st := range s.all() {
@@ -144,7 +147,7 @@ func (s *Server) byView() map[string][]*stream {
 	return streams
 }
 
-// retryOne sends a version, where it is due, to the stream that suits best, one for each version of Envoy.
+// retryOne sends a due version to the most suitable stream, one for each version of Envoy.
 func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 	q := s.cfg.Quarantine
 	due := map[string]bool{} // by version of Envoy
@@ -179,8 +182,8 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 	}
 }
 
-// A released version goes to firstResumed streams at once, and then to twice as many each time, so that few are sent it where it
-// is refused after all.
+// A released version goes to firstResumed streams first, and then each time to twice as many, so that few receive it if
+// it is refused again.
 const (
 	firstResumed = 8
 	mostResumed  = 1 << 20 // more streams than a replica has: all have been woken by then

@@ -8,20 +8,20 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// anyPlan is what a stream may be sent that has not been up to date yet: answers to one that joins are not delivered
+// anyPlan permits every plan, for a stream that has not been up to date yet: its first configuration is not delivered
 // progressively.
 const anyPlan = math.MaxInt64
 
-// rolloutState is a stream's part in the delivery of a plan: it has begun when the stream was sent to for the first time after it
-// was let in, and ends when the client has all of it. Every turn that was given for a plan ends in exactly one of Accepted, Skipped
-// and Refused: until then it keeps a slot of the rollout (push/fanout) from others.
+// rolloutState is a stream's part in the delivery of a plan. The delivery begins with the first send after the stream's
+// turn for the plan, and ends when the client has the whole plan. Every turn for a plan ends in exactly one of
+// Accepted, Skipped and Refused. Until then it occupies a slot of the rollout (push/fanout).
 type rolloutState struct {
-	turn bool  // a turn was given for a plan, and nothing was sent since
-	plan int64 // that the last such turn was given for
-	has  int64 // the plan of the set that is sent: where a view has not moved yet, it is an older one
+	turn bool  // a turn for a plan was granted, and nothing was sent since
+	plan int64 // the plan of the last such turn
+	has  int64 // the plan of the set that is sent; older than plan if the view has not moved yet
 	on   bool
-	sent bool // something of it was sent
-	part bool // something of it was not: the client's identity alone refuses that, so what it takes says nothing about others
+	sent bool // a part of the plan was sent
+	part bool // a part was withheld, because only this identity refuses it: its ACK says nothing about others
 }
 
 // tryPlan asks for a turn for a plan that is new to the stream.
@@ -30,8 +30,8 @@ func (x *exchange) tryPlan(plan int64, now time.Time) {
 	x.turn.Load().Try(plan)
 }
 
-// begins says, with the lock held, whether the stream may be sent all of a set. Where it may not, because the set is of a plan
-// that this stream was not let in for, it waits for its turn. A view may move after a turn was given and before it is taken.
+// begins reports whether the stream may be sent all of a set. If the set's plan is newer than the permitted one, it
+// asks for a turn for that plan. A view may move between the grant of a turn and its use. The caller holds the lock.
 func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	may, r := x.may.Load(), &x.rollout
 	if set.Plan > may {
@@ -48,7 +48,7 @@ func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	return true
 }
 
-// took is called, with the lock held, where the client may have acknowledged all of the plan that is tried on it.
+// took is called when the client may have acknowledged the whole plan that is tried on it. The caller holds the lock.
 func (x *exchange) took() {
 	if !x.rollout.on || !x.state.Took() {
 		return
@@ -61,7 +61,8 @@ func (x *exchange) took() {
 	}
 }
 
-// refused is called, with the lock held, when the client has refused something. It is the plan that was tried on it, or 0.
+// refused is called after a refusal of the client. It returns the plan that was tried on it, or 0. The caller holds the
+// lock.
 func (x *exchange) refused() (plan int64) {
 	if x.rollout.plan > 0 {
 		x.planOver()
@@ -69,8 +70,8 @@ func (x *exchange) refused() (plan int64) {
 	return x.rollout.plan
 }
 
-// planOver notes that the turn for a plan is over. It says whether what was sent was of that plan: where it was of an older one, the
-// newer one needs a turn of its own.
+// planOver notes that the turn for a plan is over. It reports whether the sent set was of that plan. If it was older,
+// the newer plan needs another turn.
 func (x *exchange) planOver() (current bool) {
 	r := &x.rollout
 	r.on = false
@@ -80,7 +81,7 @@ func (x *exchange) planOver() (current bool) {
 	return current
 }
 
-// grown is called, with the lock held, when a stream counts as up to date: from now on plans are tried on it.
+// grown is called when a stream counts as up to date: from now on plans are tried on it. The caller holds the lock.
 func (x *exchange) grown(set *manifest.Set) {
 	if x.may.CompareAndSwap(anyPlan, set.Plan) {
 		x.rollout.plan = set.Plan

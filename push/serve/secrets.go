@@ -15,23 +15,24 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// SecretSubscriber is a Proxy that has Secrets made for it by name, because they are dear to make and few are wanted. Ask returns when
-// Set says what there is of them; it may block for a moment.
+// SecretSubscriber is a Proxy whose Secrets are made by name, because they are expensive and few are requested.
+// SubscribeSecrets returns when Set contains the Secrets that exist. It may block briefly.
 type SecretSubscriber interface {
 	SubscribeSecrets(ctx context.Context, add, drop []string)
 }
 
-// Bounds of the Secrets that one stream may ask for. Names of Secrets and namespaces have 253 bytes at most.
+// Bounds of the Secrets that one stream may request. Names of Secrets and namespaces have 253 bytes at most.
 const (
 	maxSecretNames = 4096
 	maxSecretName  = 640
 )
 
-// subscribeSecrets subscribes the view to the Secrets that a request is about, before it is answered. What it returns drops those that it is
-// not about any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
+// subscribeSecrets subscribes the view to the Secrets of a request, before the request is answered. The returned
+// function drops the Secrets that are no longer requested. It is called after the request was processed, because
+// otherwise their absence would be reported to the client. Only the reading goroutine calls both.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
 	asker, ok := st.proxy.(SecretSubscriber)
-	if m.Type == xds.Secret || m.Type == xds.Extension { // some of the latter have credentials
+	if m.Type == xds.Secret || m.Type == xds.Extension { // some extensions contain credentials
 		st.secrets.Store(true)
 	}
 	if m.Type != xds.Secret {
@@ -52,7 +53,7 @@ func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after 
 			add = append(add, name)
 		}
 	}
-	if st.sotw { // lists all that it wants
+	if st.sotw { // the request lists all wanted Secrets
 		for name := range st.secretNames {
 			if !listed[name] {
 				drop = append(drop, name)
@@ -79,7 +80,7 @@ func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after 
 	}
 	if len(add) > 0 {
 		asker.SubscribeSecrets(ctx, add, nil)
-		st.retarget() // what the client says that it holds is compared with what there is
+		st.retarget() // the client's list of held resources is compared with the new set
 	}
 	return func() {
 		if len(drop) > 0 {
@@ -88,7 +89,8 @@ func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after 
 	}
 }
 
-// mayHaveKeys says whether the stream may ask for more Secrets; where a newer credential would help, it ends.
+// mayHaveKeys reports whether the stream may request more Secrets. If a newer credential would help, it ends the
+// stream.
 func (st *stream) mayHaveKeys() bool {
 	may, again := st.credentialAllows()
 	if may {
@@ -98,8 +100,8 @@ func (st *stream) mayHaveKeys() bool {
 	return false
 }
 
-// credentialAllows says whether the caller's credential is in force as far as Secrets need one, and where it is not, whether a newer
-// one can be had.
+// credentialAllows reports whether the caller's credential is in force for Secrets, and if not, whether a newer one can
+// be obtained.
 func (st *stream) credentialAllows() (may, again bool) {
 	if st.client.Caller.ID.IsZero() || st.srv.cfg.MayHaveKeys == nil {
 		return true, false
@@ -107,7 +109,8 @@ func (st *stream) credentialAllows() (may, again bool) {
 	return st.srv.cfg.MayHaveKeys(st.client.Caller)
 }
 
-// noKeys reports that Secrets are withheld because the credential has ended, and ends the stream where a newer one can be had.
+// noKeys logs that Secrets are withheld because the credential has ended, and ends the stream if a newer one can be
+// obtained.
 func (st *stream) noKeys(again bool, what string) {
 	err := errors.New("the credential has ended: " + what)
 	st.srv.clients.Warn("Secrets are withheld from a proxy whose credential has expired", "ended", st.about(err)...)
@@ -116,8 +119,8 @@ func (st *stream) noKeys(again bool, what string) {
 	}
 }
 
-// heldKeys looks again at new versions of Secrets that were held back: they are sent where the identity has shown a newer
-// credential by now.
+// heldKeys retries new versions of Secrets that were held back. They are sent if the identity has shown a newer
+// credential meanwhile.
 func (st *stream) heldKeys() {
 	if !st.takeSecretsHeld() {
 		return
@@ -131,16 +134,16 @@ func (st *stream) heldKeys() {
 	st.mark(fanout.Answers, time.Now())
 }
 
-// takeSecretsHeld says whether new versions of Secrets were held back since it was asked last.
+// takeSecretsHeld reports whether new versions of Secrets were held back since the last call.
 func (x *exchange) takeSecretsHeld() (held bool) {
 	x.locked(func() { held, x.secretsHeld = x.secretsHeld, false })
 	return held
 }
 
-// holdSecrets is the event that they still are.
+// holdSecrets is the event that new versions are still held back.
 func (x *exchange) holdSecrets() { x.locked(func() { x.secretsHeld = true }) }
 
-// names is a list that may be nil.
+// names returns a list, which may be nil, as a sequence.
 func names(all iter.Seq[string]) iter.Seq[string] {
 	if all == nil {
 		return func(func(string) bool) {}

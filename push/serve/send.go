@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/push/fanout"
 )
 
-// send is a turn: all that may be sent now goes out, or all that is urgent. It does not block: what is within the credit fits into gRPC's
-// write quota; the rest is left to a goroutine of its own. It returns the number of bytes sent.
+// send is a turn: it sends everything that may be sent now, or with urgent only what does not wait for configuration.
+// It does not block: responses within the credit fit into gRPC's write quota, and the others are sent by another
+// goroutine. It returns the number of bytes sent.
 func (st *stream) send(urgent bool, plan int64) int {
 	if !st.begin(urgent, plan) {
 		return 0
@@ -24,7 +25,7 @@ func (st *stream) send(urgent bool, plan int64) int {
 	return bytes
 }
 
-// sendSome sends until there is nothing more to send, or a response that may block: it is returned, not written.
+// sendSome sends until nothing is left, or until a response may block, which it returns without sending it.
 func (st *stream) sendSome() (bytes int, blocked *outgoing) {
 	for {
 		start := time.Now()
@@ -43,7 +44,7 @@ func (st *stream) sendSome() (bytes int, blocked *outgoing) {
 	}
 }
 
-// sendRest goes on where sendSome would have blocked, until there is nothing more to send.
+// sendRest sends the response that would have blocked, and the following ones until nothing is left.
 func (st *stream) sendRest(first *outgoing) {
 	bytes := 0
 	defer func() { st.turn.Load().Sent(bytes) }()
@@ -58,8 +59,8 @@ func (st *stream) sendRest(first *outgoing) {
 	}
 }
 
-// nextOutgoing asks the exchange for the next response, with what others say of the stream now; false: there is none, and the caller does not send
-// any more.
+// nextOutgoing requests the next response from the exchange, with the present state of quarantine and credentials.
+// False means that nothing is left, and that the caller no longer sends.
 func (st *stream) nextOutgoing(now time.Time) (out outgoing, ok bool) {
 	for {
 		w, offered := st.withheldNow(), st.offersNow()
@@ -73,7 +74,7 @@ func (st *stream) nextOutgoing(now time.Time) (out outgoing, ok bool) {
 	}
 }
 
-// queued reports how long the oldest of what has its turn now has waited.
+// queued reports how long the oldest mark of this turn has waited.
 func (st *stream) queued(urgent bool) {
 	oldest := int64(0)
 	for l := range st.markedAt {
@@ -89,7 +90,7 @@ func (st *stream) queued(urgent bool) {
 	}
 }
 
-// push hands one response to gRPC and returns how many of its bytes will be acknowledged; false: the stream is broken.
+// push passes one response to gRPC and returns how many of its bytes will be acknowledged; false: the stream is broken.
 func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	r, msg := &o.reply, any(nil)
 	switch {
@@ -120,13 +121,13 @@ func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	return r.Size, true
 }
 
-// pushTimed is push of what may block: where it does for too long the stream is closed.
+// pushTimed is push for a response that may block. If it blocks for too long the stream is closed.
 func (st *stream) pushTimed(o *outgoing, start time.Time) (bytes int, written bool) {
 	defer st.timed(o.what()).Stop()
 	return st.push(o, start)
 }
 
-// timed closes the stream where what is being written is not for too long.
+// timed closes the stream if the present write takes too long.
 func (st *stream) timed(what string) *time.Timer {
 	return time.AfterFunc(st.srv.cfg.WriteTimeout, func() {
 		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", what, st.srv.cfg.WriteTimeout)) {
@@ -135,7 +136,7 @@ func (st *stream) timed(what string) *time.Timer {
 	})
 }
 
-// check looks at a stream's deadlines.
+// check checks a stream's deadlines.
 func (st *stream) check(now time.Time) {
 	defer st.rescue()
 	late, resumed, idle, again := st.overdue(now, limits{st.srv.cfg.AckDeadline, st.srv.cfg.ResumeTime, st.srv.cfg.AgentTypes})

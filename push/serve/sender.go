@@ -7,29 +7,29 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// sender says who sends on a stream. One goroutine does at a time: it begins with a turn, asks for a response and writes it until there is
-// none, and then stops. A turn that comes meanwhile is added to its task.
+// sender decides which goroutine sends on a stream. One goroutine sends at a time. It starts with a turn, requests and
+// writes responses until no response is left, and then stops. A turn that comes meanwhile is added to its task.
 type sender struct {
 	task      task
-	again     bool // a turn came: what was looked up before (offers, withheld) may be old
-	due       bool // what is being written is outside the credit: the client has to read before it can acknowledge
-	unwritten bool // an answer went out that gRPC may not have written yet, so that the next response may block
+	again     bool // a turn came: offers and withheld may be out of date
+	due       bool // the response that is being written is outside the credit: the client must read before it can acknowledge
+	unwritten bool // an answer may not be written by gRPC yet, so that the next response may block
 }
 
-// task is what the goroutine that sends is to send.
+// task is the work of the sending goroutine.
 type task uint8
 
 const (
-	nobody  task = iota // there is no such goroutine
-	urgents             // what does not wait for configuration
+	nobody  task = iota // no goroutine sends
+	urgents             // everything that does not wait for configuration
 	all                 // everything
 )
 
-// outgoing is one response: to a question, or of a type that is subscribed to.
+// outgoing is one response: to a tool's request, or of a subscribed type.
 type outgoing struct {
 	reply  delta.Reply
 	answer *answer
-	blocks bool // to write it may take until the client reads
+	blocks bool // writing it may block until the client reads
 }
 
 func (o *outgoing) what() string {
@@ -39,8 +39,9 @@ func (o *outgoing) what() string {
 	return typeName(o.reply.Type, o.reply.URL)
 }
 
-// begin is the event that the stream has a turn. plan is the newest plan that it may be sent from now on; 0: as before. true: the caller is
-// the one who sends from now on, and asks next; false: somebody else is, and takes this turn over, or the stream has ended.
+// begin is the event that the stream has a turn. plan is the newest permitted plan; 0: unchanged. It returns true if
+// the caller sends from now on and must call next. It returns false if another goroutine takes the turn over, or the
+// stream has ended.
 func (x *exchange) begin(urgent bool, plan int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,26 +67,26 @@ func (x *exchange) begin(urgent bool, plan int64) bool {
 	return true
 }
 
-// stop is the event that the goroutine that sends cannot go on.
+// stop is the event that the sending goroutine cannot continue.
 func (x *exchange) stop() { x.locked(func() { x.sender.task, x.sender.due = nobody, false }) }
 
-// sending says whether somebody sends, or nobody will any more.
+// sending reports whether a goroutine sends, or the stream has ended.
 func (x *exchange) sending() (is bool) {
 	x.locked(func() { is = x.sender.task != nobody || x.closed })
 	return is
 }
 
-// found is what next has found.
+// found is the result of next.
 type found uint8
 
 const (
-	nothing   found = iota // the caller does not send any more
-	something              // it is to be written
-	lookAgain              // a turn came since the caller looked: it looks again, and asks again
+	nothing   found = iota // the caller stops sending
+	something              // there is a response to write
+	lookAgain              // a turn came since the caller looked up offers and withheld: it repeats that, and calls next again
 )
 
-// next is the next response. since is when the view moved, where the client turns out to have all of that acknowledged. w and offered are
-// what the caller looked up before.
+// next returns the next response. since is when the view moved, if the client turns out to have acknowledged everything
+// of that move. w and offered are the caller's look-ups.
 func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoing, f found, since time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -125,16 +126,16 @@ func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoi
 	s.task = nobody
 	x.wake(now)
 	if urgent {
-		return out, nothing, since // the turn for all is to come
+		return out, nothing, since // the turn for everything is still to come
 	}
 	for l := range x.markedAt {
-		x.markedAt[l].Store(0) // what a mark meant while somebody sent has gone out
+		x.markedAt[l].Store(0) // earlier marks are served by the responses that were sent
 	}
 	x.took()
 	return out, nothing, x.converged()
 }
 
-// sends takes note of a response that goes out. Called with the lock held.
+// sends notes a response that is about to be sent. The caller holds the lock.
 func (x *exchange) sends(reply *delta.Reply, urgent bool, now time.Time) {
 	x.sender.due = reply.Due
 	if x.state.InFlight(reply.Type) == 1 {

@@ -26,47 +26,50 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config is what a Server is made of; only Planner is required.
+// Config configures a Server. Only Planner is required.
 type Config struct {
 	Planner Planner
 	Budget  fanout.Budget // Streams is PILOT_PUSH_THROTTLE
-	Workers int           // goroutines that send; 0: one for each processor
+	Workers int           // sending goroutines; 0: one for each processor
 	Hooks   Hooks
-	// Quarantine withholds from a view what several proxies refused; nil: one of this process alone.
+	// Quarantine withholds versions from a view that several of its proxies refused; nil: one for this process alone.
 	Quarantine *quarantine.Quarantine
-	// Blame names the objects that a refused resource of a view was made of, the likeliest culprit first; text is the
-	// client's. The goroutine that reads the stream calls it. nil: they are not named.
+	// Blame returns the objects from which a refused resource of a view was made, the likeliest cause first. text is the
+	// client's message. The goroutine that reads the stream calls it. nil: no objects are named.
 	Blame func(p Proxy, t xds.Type, name, text string) []model.Place
-	// Authenticate says who the peer is; its error ends the stream with Unauthenticated (with
-	// Unavailable where it is attest.ErrUnavailable). The zero Caller has shown no identity, and is served what needs none. nil:
+	// Authenticate returns the identity of the peer. Its error ends the stream with Unauthenticated, or with Unavailable
+	// if it is attest.ErrUnavailable. The zero Caller has shown no identity, and gets everything that needs none. nil:
 	// callers on plain text have no identity, and all others are refused.
 	Authenticate func(context.Context) (attest.Caller, error)
-	// Refused says why somebody who was authenticated is served no longer, which ends the stream with PermissionDenied; nil: they
-	// may stay. It is asked for each stream when it joins, and by Recheck. nil: nobody is refused.
+	// Refused returns why an authenticated caller is no longer served, which ends the stream with PermissionDenied; nil:
+	// it may stay. It is called for each stream when it joins, and by Recheck. A nil function refuses no caller.
 	Refused func(attest.Caller) error
-	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before, and new versions of those that they
-	// have; the first are left out otherwise, the second wait (Recheck). again: the stream ends, and its client comes back with a
-	// newer credential. It is asked before each response of a stream that asks for Secrets, in its turn (fanout.Loop.Join). nil: they may.
+	// MayHaveKeys reports whether a caller may have Secrets that it has not requested before, and new versions of the
+	// others. Without the right the first are left out, and new versions wait for Recheck. With again the stream ends, so
+	// that its client returns with a newer credential. It is called before each response of a stream with Secrets, within
+	// its turn (fanout.Loop.Join). nil: every caller may have them.
 	MayHaveKeys func(attest.Caller) (may, again bool)
-	// Callers counts what each identity has; nil: one of its own, with the defaults.
+	// Callers counts the resources of each identity; nil: a new Ledger with the defaults.
 	Callers *budget.Ledger
-	// Sources counts what callers without a credential have, by the address that they come from; nil: one of its own.
+	// Sources counts the resources of callers without a credential, by their address; nil: a new Ledger.
 	Sources *budget.Ledger
 	// AgentTypes are served beside Envoy's types; delta.MaxDynamic at most.
 	AgentTypes []AgentType
-	// Answers are for questions of tools (istioctl), by type URL: each is answered once, and nothing is pushed.
+	// Answers are the request types of tools (istioctl). Each request gets one response, and nothing is pushed.
 	Answers []Answer
-	// Identifier says in answers which control plane gives them (ControlPlane.identifier).
+	// Identifier names the control plane in responses (ControlPlane.identifier).
 	Identifier string
-	// Store names the store that revisions are of, once it is known; nil, or empty: clients are not told.
+	// Store returns the name of the store to which revisions belong. Clients receive no name if it is nil or returns an
+	// empty string.
 	Store func() string
-	// Place is where the newest state that was read stands among all that leaders have written; nil, or empty: clients are not told.
+	// Place returns the place of the newest state that was read in the leaders' chain. Clients receive no place if it is
+	// nil or returns an empty string.
 	Place        func() string
-	AckDeadline  time.Duration // a response that is not acknowledged for so long closes the stream; 60 s
-	WriteTimeout time.Duration // so does one that was due and could not be written; 30 s
-	ResumeTime   time.Duration // how long a resumed stream has to ask for all the types it held; 5 s
+	AckDeadline  time.Duration // time for an ACK before the stream is closed; 0: 60 s
+	WriteTimeout time.Duration // time to write a due response before the stream is closed; 0: 30 s
+	ResumeTime   time.Duration // time in which a resumed stream must request all types that it held; 0: 5 s
 	Log          *slog.Logger  // nil: slog.Default()
-	Crashes      *crash.Log    // where panics go that end one stream; nil: one of its own, to Log
+	Crashes      *crash.Log    // receives panics that end one stream; nil: a new one that logs to Log
 }
 
 // Server is the xDS server. Register it, listen with Listen, and Run it.
@@ -75,22 +78,22 @@ type Server struct {
 	loop       *fanout.Loop
 	sets       delta.Names // subscriptions
 	diffs      delta.Diffs
-	agentTypes map[string]int // by type URL: which of Config.AgentTypes; never changed
-	dynamic    []string       // their type URLs
+	agentTypes map[string]int // by type URL: index in Config.AgentTypes; immutable
+	dynamic    []string       // type URLs of the agent types
 
 	clients *obs.Sampled // log lines that clients cause
-	refused *obs.Sampled // those about resources that they refuse: many of these hide no others
+	refused *obs.Sampled // log lines about refused resources, separate so that many of them hide no others
 
-	answers map[string]int // which of Config.Answers, in the same way
+	answers map[string]int // by type URL: index in Config.Answers; immutable
 
 	serial  atomic.Uint64
-	mu      sync.Mutex // guards streams; nothing else is locked while it is held
+	mu      sync.Mutex // guards streams; a leaf
 	streams map[uint64]*stream
 
-	resuming map[quarantine.Key]int // released versions that are being sent: how many streams were woken last; watch's
+	resuming map[quarantine.Key]int // released versions that are being sent, with the number of streams woken last; owned by watch
 }
 
-// New makes a server.
+// New returns a Server.
 func New(cfg Config) *Server {
 	cfg.Hooks.fill()
 	if cfg.Quarantine == nil {
@@ -128,21 +131,22 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Options are the options of a grpc.Server that a Server is registered with (measured). The codec
-// leaves other services on it alone.
+// Options returns the options of a grpc.Server on which a Server is registered, chosen by measurement. The codec does
+// not affect other services on it.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WriteBufferSize(64 << 10),
-		grpc.ReadBufferSize(0), // a buffer of 32 KB for each TLS connection otherwise
+		grpc.ReadBufferSize(0), // the default is a buffer of 32 KB for each TLS connection
 		grpc.InitialWindowSize(65535),
-		// Static windows: no ping for each ACK. gRPC gives the connection's back as frames come, read or not, so its size bounds
-		// nothing; a small one stops a proxy that resumes (350 KB) each 64 KB, until it is written to.
+		// Static windows need no ping for each ACK. gRPC extends the connection's window as frames arrive, even unread ones,
+		// so its size bounds nothing. A small window would stop a proxy that resumes (350 KB) every 64 KB until it is written
+		// to.
 		grpc.InitialConnWindowSize(1 << 20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		experimental.BufferPool(&buffers{}),
-		grpc.MaxRecvMsgSize(16 << 20), // initial versions: 44 bytes a name
+		grpc.MaxRecvMsgSize(16 << 20), // initial versions: 44 bytes per name
 	}
 }
 
@@ -162,7 +166,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// Run sends and watches deadlines until ctx ends, which is no error. Without it nothing is sent.
+// Run sends and checks deadlines until ctx ends, and then returns nil. Nothing is sent without Run.
 func (s *Server) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(ctx) })
@@ -174,13 +178,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// Budget is the fan-out's budget in force.
+// Budget returns the fan-out's budget in force.
 func (s *Server) Budget() fanout.Budget { return s.loop.Budget() }
 
-// Joins is how many streams were opened so far.
+// Joins returns the number of streams that were opened so far.
 func (s *Server) Joins() uint64 { return s.serial.Load() }
 
-// Waiting is how many streams wait for their turn in a lane.
+// Waiting returns the number of streams that wait for their turn in a lane.
 func (s *Server) Waiting(l fanout.Lane) int { return s.loop.Waiting(l) }
 
 // watch closes streams whose deadline has passed.
@@ -228,8 +232,8 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// Recheck ends the streams whose callers are refused by now, and returns how many these are. Others are sent the Secrets that were
-// held back while their callers had no credential in force, where they have one again.
+// Recheck ends the streams whose callers are refused now, and returns their number. Other streams are sent the Secrets
+// that were held back for lack of a credential, if their callers have one again.
 func (s *Server) Recheck() (ended int) {
 	for _, st := range s.all() {
 		if st.recheck() {
@@ -241,7 +245,7 @@ func (s *Server) Recheck() (ended int) {
 	return ended
 }
 
-// plainTextOnly is Config.Authenticate by default.
+// plainTextOnly is the default of Config.Authenticate.
 func plainTextOnly(ctx context.Context) (attest.Caller, error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if _, secure := p.AuthInfo.(credentials.TLSInfo); secure {

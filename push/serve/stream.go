@@ -22,28 +22,28 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// stream is one ADS stream. Its handler's goroutine reads; a worker of the fan-out, or a goroutine that may block, sends (send.go). What
-// they and others change is in its exchange.
+// stream is one ADS stream. Its handler's goroutine reads. A worker of the fan-out, or a goroutine that may block,
+// sends (send.go). State that they and others change is in its exchange.
 type stream struct {
 	srv        *Server
 	id         uint64
 	grpc       grpc.ServerStream
 	sotw       bool
-	hangUp     func() error // nil: the listener was not made by Listen
+	hangUp     func() error // closes the connection; nil without Listen
 	client     Client
-	places     bool          // the client understands places (see newest)
-	place      *budget.Entry // among the streams of its identity, or of its address; nil: it has none yet
+	places     bool          // the client understands places (newest)
+	place      *budget.Entry // in the budget of its identity, or of its address; nil before enter
 	opened     time.Time
-	secrets    atomic.Bool   // it has asked for Secrets
-	agentTypes atomic.Uint32 // a bit for each of Config.AgentTypes that was asked for
+	secrets    atomic.Bool   // it has requested Secrets
+	agentTypes atomic.Uint32 // a bit for each of Config.AgentTypes that was requested
 
-	// Only the goroutine that reads the stream uses these.
-	secretNames map[string]bool // Secrets that the view was told of
-	answered    nonces          // of answers to questions
-	unread      []*answer       // that the client may not have read
-	unserved    []string        // types that were asked for and are not served; a few
-	step        string          // what it does now, as log lines say it where it is refused: inCredential and so on
-	early       bool            // it is an agent's that was let in before its Envoy moves
+	// Only the goroutine that reads the stream uses the fields below.
+	secretNames map[string]bool // Secrets to which the view is subscribed
+	answered    nonces          // of answers to tools
+	unread      []*answer       // answers that the client may not have read
+	unserved    []string        // unknown types that were requested; bounded
+	step        string          // the present step, for log lines about a refusal: inCredential and so on
+	early       bool            // the stream is an agent's that was admitted before its Envoy moves
 
 	exchange
 }
@@ -66,7 +66,7 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 		return cause
 	}
 	if errors.Is(err, io.EOF) || g.Context().Err() != nil {
-		return nil // the client went
+		return nil // the client left
 	}
 	s.clients.Warn("stream refused", st.step+", "+status.Code(err).String(), st.about(err)...)
 	return err
@@ -136,14 +136,14 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	return st.advance(m)
 }
 
-// reportHealth takes in what an agent says of a machine's workload: that something is wrong, or nothing. It waits for no answer.
+// reportHealth passes on an agent's report about a machine's workload: an error, or health. There is no response.
 func (st *stream) reportHealth(m delta.Message) {
 	if r, is := st.proxy.(HealthReporter); is {
 		r.ReportHealth(!m.Failed, m.Error)
 	}
 }
 
-// holds says whether a first request names anything that its sender has.
+// holds reports whether a first request lists any held resource.
 func holds(m delta.Message) bool {
 	if m.Initial != nil {
 		for range m.Initial {
@@ -153,7 +153,7 @@ func holds(m delta.Message) bool {
 	return m.Version != ""
 }
 
-// join finds out who the client is, and its view.
+// join determines the client's identity and view.
 func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.step = inJoin
 	id, err := nodeID(raw)
@@ -165,11 +165,11 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	if err := st.place.Join(); err != nil {
 		return st.bounded(BoundJoins, err)
 	}
-	if err := st.refused(); err != nil { // a stream that waits before its first request is not found by rechecks
+	if err := st.refused(); err != nil { // rechecks do not find streams that wait before their first request
 		return err
 	}
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
-	st.client.Node = nil // the bytes are the request's
+	st.client.Node = nil // the bytes belong to the request
 	if behind := (*BehindError)(nil); errors.As(err, &behind) {
 		st.grpc.SetTrailer(agentapi.EncodeBehind(behind.Revision))
 		return status.Error(codes.Unavailable, err.Error())
@@ -183,21 +183,21 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.start(delta.New(cfg, joined.Set()))
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
-	st.recheck() // what was decided since it was authenticated did not find the stream
+	st.recheck() // a decision since the authentication did not find the stream
 	return nil
 }
 
-// accept sends the headers now, and not with the first response: a proxy that holds everything is sent none, and an agent
-// that moves its Envoy here switches when it knows that it was let in.
+// accept sends the headers immediately, not with the first response: a proxy that holds everything gets no response,
+// and an agent that moves its Envoy here switches as soon as it knows that it was admitted.
 func (st *stream) accept() {
 	header := metadata.MD{}
 	if st.srv.cfg.Store != nil {
 		agentapi.EncodeStore(header, st.srv.cfg.Store())
 	}
-	_ = st.grpc.SendHeader(header) // a stream that is broken ends at the next read
+	_ = st.grpc.SendHeader(header) // a broken stream ends at the next read
 }
 
-// joinError is what a client is told when it has no view.
+// joinError returns the gRPC status for a client without a view.
 func joinError(err error) error {
 	if errors.Is(err, ErrNotReady) {
 		return status.Errorf(codes.Unavailable, "%v", err)
@@ -216,7 +216,7 @@ func (st *stream) moved(l fanout.Lane) {
 	defer st.rescue()
 	turn := st.turn.Load()
 	if turn == nil {
-		return // not joined yet: the first turn takes the newest set anyway
+		return // not joined yet: the first turn uses the newest set in any case
 	}
 	if e, is := st.proxy.(Ender); is && e.Err() != nil {
 		st.kill(status.Error(codes.Internal, e.Err().Error()))
@@ -231,12 +231,12 @@ func (st *stream) moved(l fanout.Lane) {
 	}
 }
 
-// advance gives a request to the state machine, and asks for a turn where there is something to answer.
+// advance passes a request to the state machine, and asks for a turn if there is something to send.
 func (st *stream) advance(m delta.Message) error {
 	now, turn := time.Now(), st.turn.Load()
 	agent, isAgent := agentType(m.Type)
 	first := isAgent && st.subscribeAgentType(agent)
-	if first { // what the client says that it holds is compared with what there is
+	if first { // the client's list of held resources is compared with the offers
 		offers := st.offersNow()
 		st.open(m.Type, &offers)
 	}
@@ -260,7 +260,7 @@ func (st *stream) advance(m delta.Message) error {
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
 	}
-	if a.refused > 0 { // after the report: the next one that has its turn is not sent what this one made the quarantine withhold
+	if a.refused > 0 { // after the report, so that the next stream in the rollout is not sent what this refusal made the quarantine withhold
 		turn.Refused(a.refused, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}
 	for _, k := range a.accepted {
@@ -268,13 +268,13 @@ func (st *stream) advance(m delta.Message) error {
 		answer.Accepted = true
 		st.srv.cfg.Quarantine.Report(st.id, answer)
 	}
-	if !a.idle || first { // the resource may have changed before the state knew that it was asked for
+	if !a.idle || first { // the resource may have changed before the state knew of the subscription
 		st.mark(fanout.Answers, now)
 	}
 	return nil
 }
 
-// payFor has the budget of the caller's identity pay for what the stream is to keep because of a request.
+// payFor charges the budget of the caller's identity for the memory that a request makes the stream keep.
 func (st *stream) payFor(m delta.Message) {
 	if m.Subscribe == nil && m.Initial == nil {
 		return
@@ -284,7 +284,7 @@ func (st *stream) payFor(m delta.Message) {
 	}
 }
 
-// report passes on what the state machine noticed; only the reading goroutine calls it.
+// report passes on a report of the state machine. Only the reading goroutine calls it.
 func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	if i, is := agentType(r.Type); is {
 		st.reportAgent(i, r)
@@ -315,7 +315,7 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	}
 }
 
-// close ends the stream, so that nobody sends afterwards, and says why it was closed if that was done from here.
+// close ends the stream, with no further sends, and returns why this side closed it, if it did.
 func (st *stream) close() error {
 	st.end(nil)
 	cause, joined := st.ending()
@@ -328,8 +328,7 @@ func (st *stream) close() error {
 	return cause
 }
 
-// kill closes a stream from outside: its connection is closed, which ends a read and a blocked write. false: it was closed
-// before.
+// kill closes the stream's connection, which ends a read and a blocked write; false: it was closed before.
 func (st *stream) kill(cause error) bool {
 	first := st.end(cause)
 	if first && st.hangUp != nil {

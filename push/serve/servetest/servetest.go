@@ -1,6 +1,6 @@
-// Package servetest is a test kit: an xDS server whose clients all have the same, and clients of it.
+// Package servetest is a test kit: an xDS server whose clients all have the same configuration, and clients of it.
 //
-// Owns: nothing; what it starts ends with the test.  Reads: push/serve.  Never: code that is not a test.
+// Owns: nothing; everything that it starts ends with the test. Reads: push/serve. Never: code that is not a test.
 package servetest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// one is a planner whose clients all have the same.
+// one is a Planner whose clients all have the same set.
 type one struct{ set *manifest.Set }
 
 func (o one) Join(context.Context, serve.Client, func(fanout.Lane)) (serve.Proxy, error) {
@@ -33,14 +33,14 @@ func (one) ID() string                    { return "v" }
 func (one) Confirm(context.Context) error { return nil }
 func (one) Leave()                        {}
 
-// OneCluster is a planner whose clients all have one cluster, "c".
+// OneCluster returns a Planner whose clients all have one cluster, "c".
 func OneCluster() serve.Planner {
 	set := &manifest.Set{Revision: 1}
 	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(&xds.Resource{Type: xds.Cluster, Name: "c", Version: "1"})
 	return one{set}
 }
 
-// Dialed runs a server until the test ends, and is a connection to it.
+// Dialed runs a server until the test ends, and returns a connection to it.
 func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,12 +61,12 @@ func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	return conn
 }
 
-// ClustersRequest is a first request, for clusters.
+// ClustersRequest returns a first request, for clusters.
 func ClustersRequest() *discoveryv3.DeltaDiscoveryRequest {
 	return &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}
 }
 
-// Subscribe opens a stream that asks for clusters.
+// Subscribe opens a stream and requests clusters.
 func Subscribe(t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
 	t.Helper()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
@@ -79,7 +79,7 @@ func Subscribe(t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[dis
 	return stream
 }
 
-// Soon waits, a minute at most, until something is so; else the test fails.
+// Soon waits, a minute at most, until is returns true; otherwise it fails the test.
 func Soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {

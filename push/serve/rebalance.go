@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// errSentAway is why a stream ends that SendAway closed; nothing is wrong with it.
+// errSentAway is the reason for the end of a stream that SendAway closed. It is not a failure.
 var errSentAway = errors.New("this replica sends the stream to another one")
 
-// Subscribed is how many streams there are, and how many of them subscribed to an agent resource.
+// Subscribed returns the number of streams, and the number of those that subscribed to an agent resource.
 func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	all := s.all()
 	if i, is := s.agentTypes[typeURL]; is {
@@ -22,9 +22,9 @@ func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	return len(all), subscribed
 }
 
-// SendAway closes n streams, chosen at random, and says how many those were: they come back elsewhere, if somebody has seen to
-// that. Those that did not subscribe to the agent resource go first; the others only where all says so. Clients see a connection that
-// ends.
+// SendAway closes n streams, chosen at random, and returns how many it closed. Whether they come back to another
+// replica is for the caller to arrange. Streams without a subscription to the agent resource go first; the others go
+// only with all. Clients see the end of their connection.
 func (s *Server) SendAway(n int, agentType string, all bool) int {
 	if n <= 0 {
 		return 0
@@ -46,8 +46,8 @@ func (s *Server) SendAway(n int, agentType string, all bool) int {
 	return closed
 }
 
-// Lag is for how long the stream has waited that waits longest for its turn to be sent something. A client that does not
-// read, or does not acknowledge, is not waited for.
+// Lag returns the longest time that a stream has waited for its turn to be sent to. Streams whose client does not read
+// or acknowledge do not count.
 func (s *Server) Lag(now time.Time) (longest time.Duration) {
 	for _, st := range s.all() {
 		for l := range st.markedAt {

@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// Unsettled are streams whose clients have not acknowledged what their views were at one time.
+// Unsettled are the streams whose clients had not acknowledged the state of their views at one time.
 type Unsettled struct {
 	at      int64 // unix nanoseconds
 	streams []*stream
 }
 
-// Unsettled takes the streams whose clients are not up to date with what their views have moved to by now, or have joined and have not been
-// up to date yet. Streams that join later do not count. It looks at each stream once.
+// Unsettled returns the streams whose clients are not up to date with the present state of their views, or have never
+// been up to date. Streams that join later do not count. The cost is one look at each stream.
 func (s *Server) Unsettled(now time.Time) *Unsettled {
 	u := &Unsettled{at: now.UnixNano(), streams: s.all()}
 	u.Left()
 	return u
 }
 
-// Left is how many are still not. A client that refused something has answered. It costs as much as there were left.
+// Left returns the number of these streams that are still not up to date. A client that refused something counts as up
+// to date. The cost grows with the number that was left at the last call.
 func (u *Unsettled) Left() int {
 	u.streams = slices.DeleteFunc(u.streams, func(st *stream) bool {
 		moved := st.movedAt.Load() // 0 whenever the client is up to date

@@ -9,16 +9,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A Pod or a Service may get an address that a machine has registered before. Kubernetes gives these addresses, and a machine claims its own: so the machine loses it, and
-// the leader takes its entry away (machines.Machine.Taken). What others write, WorkloadEntries and ServiceEntries, takes nothing from a machine that is registered: whoever may write
-// them in some namespace could have the machines of another one go.
+// A Pod or a Service may get the address of a registered machine. Kubernetes assigns those addresses, and a machine
+// only claims its own. So the machine loses the address, and the leader deletes its entry (machines.Machine.Taken).
+// WorkloadEntries and ServiceEntries take no address from a registered machine: otherwise an author in one namespace
+// could remove the machines of another.
 
-// firm says whether a holder has its address from Kubernetes.
+// firm reports whether a holder has its address from Kubernetes.
 func (h holder) firm() bool {
 	return h.of == ofPod || h.of == ofService && h.key.Kind == model.KindService
 }
 
-// taker names the holder that takes the address of a machine that is registered; empty: nobody does.
+// taker names the holder that takes the address of a registered machine; empty if there is no such holder.
 func (all holders) taker(m machines.Machine) string {
 	for _, h := range all[addressOf(m)] {
 		if by := h.excludes(m); by != "" && h.firm() {
@@ -28,7 +29,7 @@ func (all holders) taker(m machines.Machine) string {
 	return ""
 }
 
-// doubt notes the machines whose address a Pod or a Service has, or had, of those that were edited.
+// doubt marks the machines whose address is or was that of an edited Pod or Service.
 func (r *Registry) doubt(edits []mirror.Edit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +53,8 @@ func (r *Registry) doubt(edits []mirror.Edit) {
 	}
 }
 
-// refreshTaken finds out whose address has become somebody else's, and whose is its own again. The configuration is looked through once in holdersFor at most; it returns when that may be done, or
-// when there is nothing to be found out, as far as is known, a long time.
+// refreshTaken updates which machines have lost their address and which have it back. It searches the configuration at
+// most once in holdersFor. It returns the time until the next search, or a long time if no machine is marked.
 func (r *Registry) refreshTaken(now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
