@@ -9,31 +9,31 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Kind is what a Report says.
+// Kind is the kind of a Report.
 type Kind uint8
 
 const (
 	Acked   Kind = iota // a response was accepted
-	Nacked              // a resource was refused; Name is empty while it is not known which
-	Expired             // a nonce that is not in flight
+	Nacked              // a resource was refused; Name is empty while the resource is unknown
+	Expired             // the nonce is of no response in flight
 )
 
-// Report is what the caller may want to count, log or act on.
+// Report is an event that the caller may count, log or act on.
 type Report struct {
 	Kind     Kind
 	Type     xds.Type
 	Nonce    string
-	Revision int64  // of the store, that the response was made of
-	Name     string // the culprit
-	Version  string // the refused one
-	Good     string // the last good version, which stands; empty where there is none
-	Text     string // Envoy's words, cut
+	Revision int64  // of the store, from which the response was made
+	Name     string // the refused resource
+	Version  string // the refused version
+	Good     string // the last good version, which stays in effect; empty: there is no such version
+	Text     string // Envoy's message, cut
 }
 
-// maxText is how much of Envoy's words is kept, bytes: it may print the whole resource.
+// maxText bounds the bytes of Envoy's message that are kept: it may contain the whole resource.
 const maxText = 512
 
-// acknowledge takes a request as the answer to a response.
+// acknowledge processes a request as the acknowledgement of a response.
 func (s *State) acknowledge(r Request, out []Report) []Report {
 	ty := s.typed(r.Type)
 	nonce, err := strconv.ParseUint(r.Nonce, 10, 64)
@@ -49,7 +49,7 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	switch {
 	case r.Failed && isDynamic(r.Type):
 		return s.refuseDynamic(r, f, out)
-	case r.Failed && (f.version == "" || r.Version != f.version): // else it is an older response that failed, and this one was accepted
+	case r.Failed && (f.version == "" || r.Version != f.version): // otherwise an older response failed, and this one was accepted
 		return s.refuse(r, f, out)
 	}
 	ty.accept(f)
@@ -57,12 +57,13 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 		s.comesBack(f.set)
 	}
 	if d := s.dynamicOf(r.Type); d != nil && len(f.set) > 0 {
-		d.refused = "" // it has taken another version
+		d.refused = "" // the client has accepted another version
 	}
 	return append(out, Report{Kind: Acked, Type: r.Type, Nonce: nonceText(nonce), Revision: f.revision})
 }
 
-// take ends the flight of a response. A client of state of the world answers the newest that it has read: the older ones are part of it.
+// take ends the flight of a response. A client of state of the world answers the newest response that it has read; the
+// older ones are part of it.
 func (s *State) take(t xds.Type, i int) flight {
 	ty := s.typed(t)
 	f, first := ty.flights[i], i
@@ -85,7 +86,7 @@ func (s *State) take(t xds.Type, i int) flight {
 	return f
 }
 
-// carriesOn has a newer response fly with what an older one set.
+// carriesOn moves the overrides of an older response in flight to a newer one.
 func (ty *typed) carriesOn(newer, older uint64) {
 	for name, o := range ty.overrides {
 		if o.flying == older && o.now != nil {
@@ -95,7 +96,7 @@ func (ty *typed) carriesOn(newer, older uint64) {
 	}
 }
 
-// absorb makes what an older response carried a part of a newer one.
+// absorb makes the content of an older response a part of a newer one.
 func (ty *typed) absorb(f *flight, older flight) {
 	carries := func(name string) bool {
 		_, sets := slices.BinarySearchFunc(f.set, name, byName)
@@ -123,7 +124,8 @@ func (ty *typed) absorb(f *flight, older flight) {
 	f.set, f.removed = set, removed
 }
 
-// later is the newest response in flight after one that carries a name, and what it carries; 0: none does.
+// later returns the newest response in flight after one, that carries a name, and the carried resource; nonce 0: there
+// is no such response.
 func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource) {
 	for i := len(ty.flights) - 1; i >= 0; i-- {
 		f := &ty.flights[i]
@@ -146,14 +148,14 @@ func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource)
 	return 0, nil
 }
 
-// settles moves on to what a client has of the stack once it has answered a response. Answers that come out of order move nothing back.
+// settles updates the stack that the client has acknowledged. Answers out of order never move it back.
 func (ty *typed) settles(f flight) {
 	if f.nonce > ty.settled {
 		ty.acked, ty.ackedRevision, ty.settled = f.at, f.revision, f.nonce
 	}
 }
 
-// accept makes what was sent what is held.
+// accept makes a response's content the content that is held.
 func (ty *typed) accept(f flight) {
 	ty.settles(f)
 	ty.ackedNonce = max(ty.ackedNonce, f.nonce)
@@ -169,7 +171,7 @@ func (ty *typed) accept(f flight) {
 		if o.flying == f.nonce {
 			o.flying, o.now = 0, nil
 		}
-		if o.lacks != "" && carried != nil && carried.Version == o.refused { // it falls back from what it has just acknowledged
+		if o.lacks != "" && carried != nil && carried.Version == o.refused { // the client falls back from this version
 			ty.put(name, o)
 			return
 		}

@@ -6,17 +6,18 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ahead is a listener or a route that was sent although it newly names an open cluster: Envoy may still refuse that,
-// and says so only when all that warms is warm.
+// ahead is a listener or a route that was sent although it newly names an open cluster. Envoy may still refuse the
+// cluster, and reports that only when all warming clusters are warm.
 type ahead struct {
 	t            xds.Type
 	before, sent *xds.Resource // before: the last version that names no open cluster, or nil
 }
 
-// maxAhead bounds how many of them a stream remembers.
+// maxAhead bounds the number that a stream remembers.
 const maxAhead = 256
 
-// goesAhead notes what of a response is ahead of clusters. Called before the response counts as sent.
+// goesAhead notes the resources of a response that are ahead of clusters. It is called before the response counts as
+// sent.
 func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	if t != xds.Listener && t != xds.Route {
 		return
@@ -47,7 +48,7 @@ func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	}
 }
 
-// arrives forgets what is ahead of no open cluster any more.
+// arrives forgets the resources that are no longer ahead of an open cluster.
 func (s *State) arrives() {
 	if cds := &s.types[xds.Cluster]; len(s.ahead) == 0 || len(cds.flights) > 0 || len(cds.retry) > 0 {
 		return
@@ -60,8 +61,8 @@ func (s *State) arrives() {
 	}
 }
 
-// fallBack has the last good versions sent again of what is ahead of a cluster that the client has refused, and has no
-// other version of. The next version goes as it is.
+// fallBack sends the last good versions again of resources that are ahead of a refused cluster, if the client has no
+// other version of that cluster. Their next version is sent normally.
 func (s *State) fallBack(cluster string) {
 	for _, a := range s.ahead {
 		ty := &s.types[a.t]
@@ -77,7 +78,7 @@ func (s *State) fallBack(cluster string) {
 	}
 }
 
-// comesBack lets what fell back because of clusters go forward again: the client has them now.
+// comesBack restores the resources that fell back because of clusters that the client now has.
 func (s *State) comesBack(clusters []*xds.Resource) {
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
 		ty := &s.types[t]
@@ -93,7 +94,7 @@ func (s *State) comesBack(clusters []*xds.Resource) {
 	}
 }
 
-// unusable forgets last good versions that name a cluster which is removed: there is no way back to them.
+// unusable forgets last good versions that name a removed cluster: they cannot be restored.
 func (s *State) unusable(removed []string) {
 	for i := range s.ahead {
 		if a := &s.ahead[i]; a.before != nil && slices.ContainsFunc(removed, a.before.Mentions) {
@@ -102,7 +103,7 @@ func (s *State) unusable(removed []string) {
 	}
 }
 
-// unnamed says whether a cluster was never acknowledged, and nothing that was sent names it.
+// unnamed reports whether a cluster was never acknowledged and no resource that was sent names it.
 func (s *State) unnamed(cluster string) bool {
 	cds := &s.types[xds.Cluster]
 	if s.lost || s.claims || !xds.MayName(cluster) {

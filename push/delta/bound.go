@@ -9,40 +9,41 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// What a client can make a stream keep by asking for names is bounded (issue 12, item 9). Names of resources that the client is
-// to have are bounded by what there is; a name of which there is nothing is *unknown*. Unknown names are ordinary: Envoy asks
-// for assignments and routes before they come into being, and after a removal for those that were. So they are kept and
-// answered like others, within bounds that are counted for each type of a stream, and paid for: what a request may cost is said by Cost,
-// and what is granted of that by Grant, before Request takes it; Surplus is what is given back after it. What is beyond the bounds is left
-// out: it is neither kept nor answered.
+// The memory that a client can cause by requesting names is bounded. Names of existing resources are bounded by their
+// number; a name without a resource is *unknown*. Unknown names are ordinary: Envoy requests assignments and routes
+// before they exist, and after a removal the previous ones. So they are kept and answered like other names, within
+// bounds that are counted for each type of a stream, and they are paid for. Cost returns the price of a request, Grant
+// adds the granted bytes before Request processes it, and Surplus returns bytes afterwards. Names beyond the bounds are
+// left out: they are neither kept nor answered.
 const (
-	// maxName is the length in bytes of the longest unknown name; longer ones are left out. Names that Envoy makes of those of
-	// Kubernetes have less than 1,000 bytes.
+	// maxName is the length of the longest unknown name in bytes; longer ones are left out. Names that Envoy derives from
+	// Kubernetes' names have less than 1,000 bytes.
 	maxName = 4096
-	// fewNames and fewBytes are how many unknown names of one type a stream may ask for in any case, and how long all of them may
-	// be together; where there are more resources, as many as these. All names together may be three times as many: those of
-	// which there was something when they were asked for go on being kept.
+	// fewNames and fewBytes are the number and total length of unknown names of one type that a stream may always request.
+	// If there are more resources, their number and length apply instead. All names together may be three times as many,
+	// because names stay after their resource is gone.
 	fewNames = 4096
 	fewBytes = 1 << 20
-	// manyClaims is how many unknown names a client that resumes may claim in any case, of a type of which it is sent everything:
-	// whatever it has and there is no more must be removed.
+	// manyClaims is the number of unknown names that a resuming client may always claim, of a type of which it is sent
+	// everything: claimed resources that no longer exist must be removed.
 	manyClaims = 1 << 16
-	// costUnknown is about what an unknown name costs beside its own bytes: its override, its placeholder, its place in lists.
+	// costUnknown is about the cost of an unknown name besides its own bytes: its override, its placeholder, its places in
+	// lists.
 	costUnknown = 512
-	// spendAtOnce is how much is asked for at least, bytes.
+	// spendAtOnce is the least amount that is requested, in bytes.
 	spendAtOnce = 8 << 10
 )
 
-// maxNonce is the length in bytes of the longest nonce that is reported: ours are shorter.
+// maxNonce is the length of the longest reported nonce in bytes. Nonces of this server are shorter.
 const maxNonce = 64
 
-// unknown counts the names of one type of which there was nothing when they were asked for.
+// unknown counts the names of one type that had no resource when they were requested.
 type unknown struct {
 	names int
-	bytes int // that they cost
+	bytes int // their cost
 }
 
-// cost is what an unknown name of some length costs, bytes. Of dynamic types a stream keeps so few that they are free.
+// cost returns the cost of an unknown name in bytes. Dynamic types have so few names that these are free.
 func cost(t xds.Type, length int) int {
 	if isDynamic(t) {
 		return 0
@@ -50,12 +51,12 @@ func cost(t xds.Type, length int) int {
 	return length + costUnknown
 }
 
-// LeftOut is how many names were left out so far.
+// LeftOut returns the number of names that were left out so far.
 func (s *State) LeftOut() int { return int(s.leftOut) }
 
-// Again says that the client has to come again on another stream, because what was left out may matter by now: of a type of
-// which it is sent everything, when it was told of the rest; else when there are other resources of the type than there were.
-// Envoy asks for all that it wants then, and says what it has. Cheap.
+// Again reports whether the client must reconnect, because names that were left out may matter by now. For a type of
+// which it is sent everything, that is after it was told of the others; for other types, when the resources of the type
+// have changed. Envoy then requests all that it wants, and lists what it holds. The call is cheap.
 func (s *State) Again() bool {
 	if s.leftOut == 0 {
 		return false
@@ -73,7 +74,7 @@ func (s *State) Again() bool {
 	return false
 }
 
-// claimed says whether something that the client claimed is still to be answered.
+// claimed reports whether a claim of the client is still unanswered.
 func (ty *typed) claimed() bool {
 	for _, o := range ty.overrides {
 		if o.claimed {
@@ -83,8 +84,8 @@ func (ty *typed) claimed() bool {
 	return false
 }
 
-// admit is those of names for which there is room: the list itself where there is for all. Names that are kept already have
-// theirs.
+// admit returns the names for which there is room; the list itself if there is room for all. Names that are kept
+// already need no room.
 func (s *State) admit(t xds.Type, names []string) []string {
 	ty, stack := s.typed(t), s.stack(t)
 	room := s.room(t, names)
@@ -105,7 +106,7 @@ func (s *State) admit(t xds.Type, names []string) []string {
 		if ok {
 			room.total--
 		} else if s.leftOut++; !ty.all && len(name) <= longest(t) {
-			// of a type of which it is sent everything it is sent this, too, if that ever is
+			// A type of which everything is sent includes this name as soon as it exists.
 			s.cut(t)
 		}
 		switch {
@@ -121,12 +122,12 @@ func (s *State) admit(t xds.Type, names []string) []string {
 	return names
 }
 
-// manyTimes is how many times as many names as there may be unknown ones a request may list before it is looked at which of them can matter: all that may be kept are three times as
-// many.
+// manyTimes bounds the names of a request before they are examined one by one, as a multiple of the permitted unknown
+// names. All kept names may be three times as many.
 const manyTimes = 6
 
-// shorten leaves names out of a request that lists far more than may be kept, before any of them is copied: a message has room for hundreds of thousands. What is left is judged one by
-// one (admit).
+// shorten removes names from a request that lists far more than may be kept, before any of them is copied: a message
+// has room for hundreds of thousands. admit examines the remaining names one by one.
 func (s *State) shorten(r Request) Request {
 	ty, stack := s.typed(r.Type), s.stack(r.Type)
 	most := max(fewNames, stack.Sum().Names.Len)
@@ -149,7 +150,7 @@ func (s *State) shorten(r Request) Request {
 	return r
 }
 
-// shortenAsked leaves out of what a request asks for unknown names beyond most of them, and whatever there is more of than there are resources.
+// shortenAsked removes unknown names beyond most, and names beyond the number of resources.
 func (s *State) shortenAsked(r *Request, most int) {
 	ty, stack := s.typed(r.Type), s.stack(r.Type)
 	var left []string
@@ -164,7 +165,7 @@ func (s *State) shortenAsked(r *Request, most int) {
 			continue
 		case ty.keeps(name) || known(stack, name):
 		case unknown == most || len(name) > longest(r.Type) && len(left) > 0:
-			// a list is not left without any: that would be a wildcard of some types
+			// The list must not become empty, which would be a wildcard for some types.
 			if len(name) <= longest(r.Type) {
 				s.cut(r.Type)
 			}
@@ -182,7 +183,7 @@ func (s *State) shortenAsked(r *Request, most int) {
 	r.Subscribe = slices.Values(left)
 }
 
-// keeps says whether something is kept of a name that the client asks for.
+// keeps reports whether state of a requested name is kept.
 func (ty *typed) keeps(name string) bool {
 	if listed(ty.names, name) {
 		return true
@@ -191,7 +192,7 @@ func (ty *typed) keeps(name string) bool {
 	return is && ty.all
 }
 
-// longest is the length in bytes of the longest name of a type that is kept.
+// longest returns the length in bytes of the longest name of a type that is kept.
 func longest(t xds.Type) int {
 	if isDynamic(t) {
 		return maxDynamicName
@@ -199,15 +200,15 @@ func longest(t xds.Type) int {
 	return maxName
 }
 
-// known says whether there is something of a name, or will be in a moment.
+// known reports whether a name has a resource, or will have one in a moment.
 func known(stack manifest.Stack, name string) bool {
 	return stack.Get(name) != nil || stack.Pending(name)
 }
 
-// room is how many more names there may be, how many of which there is nothing, and how many bytes these may have.
+// room holds how many more names, unknown names, and bytes of unknown names are permitted.
 type room struct{ total, names, bytes int }
 
-// room is what is left for names that are asked for.
+// room returns the room that is left for requested names.
 func (s *State) room(t xds.Type, names []string) room {
 	ty := s.typed(t)
 	if isDynamic(t) {
@@ -238,26 +239,26 @@ func lengths(names []string) (n int) {
 	return n
 }
 
-// admitClaim says whether there is room for a claim of which there is nothing, on a type of which everything is sent.
+// admitClaim reports whether there is room for a claim without a resource, of a type of which everything is sent.
 func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	ty := s.typed(t)
 	if _, is := ty.overrides[name]; is || len(name) <= longest(t) && ty.unknown.names < most && s.pay(t, len(name)) {
 		return true
 	}
-	if s.leftOut++; len(name) <= longest(t) { // nobody else's name is as long: to come again would not help
+	if s.leftOut++; len(name) <= longest(t) { // no resource has such a long name, so reconnecting would not help
 		s.cut(t)
 	}
 	return false
 }
 
-// cut notes that names of a type were left out that matter, and what else there is.
+// cut notes that relevant names of a type were left out, and the present resources.
 func (s *State) cut(t xds.Type) {
 	if ty := s.typed(t); !ty.short && !isDynamic(t) {
 		ty.short, ty.shortAt = true, s.stack(t).Sum().Names
 	}
 }
 
-// pay counts one more unknown name of a type; false: it cannot be paid for.
+// pay counts one more unknown name of a type; false: the granted bytes do not suffice.
 func (s *State) pay(t xds.Type, length int) bool {
 	cost := cost(t, length)
 	if s.cfg.Paid && cost > 0 && s.used+cost > s.granted {
@@ -268,15 +269,15 @@ func (s *State) pay(t xds.Type, length int) bool {
 	return true
 }
 
-// repay counts one unknown name less: it is asked for no more.
+// repay counts one unknown name less, because it is no longer requested.
 func (s *State) repay(t xds.Type, length int) {
 	if u := &s.typed(t).unknown; u.names > 0 {
 		s.recounted(t, unknown{u.names - 1, max(0, u.bytes-cost(t, length))})
 	}
 }
 
-// recount finds out what is kept of a type of which there is nothing: what came into being, or was answered and is kept no more,
-// counts no longer.
+// recount recomputes the unknown names of a type. Names whose resource exists now, and names that were answered and are
+// no longer kept, stop counting.
 func (s *State) recount(t xds.Type) {
 	ty, stack := s.typed(t), s.stack(t)
 	if ty.unknown.names == 0 {
@@ -305,8 +306,8 @@ func (s *State) recounted(t xds.Type, now unknown) {
 	*u = now
 }
 
-// Cost is how many bytes more have to be granted, so that all names of a request can be kept of which there is nothing: an upper bound.
-// 0, as of almost all requests: none.
+// Cost returns an upper bound of the bytes that must be granted so that all unknown names of a request can be kept. It
+// is 0 for nearly all requests.
 func (s *State) Cost(r Request) (bytes int) {
 	if !s.cfg.Paid || r.Type >= xds.NumTypes {
 		return 0
@@ -316,7 +317,7 @@ func (s *State) Cost(r Request) (bytes int) {
 		bytes += cost(r.Type, len(name))
 	}
 	if bytes > 0 && s.used+bytes > s.granted {
-		s.recount(r.Type) // what has come into being pays for it
+		s.recount(r.Type) // names whose resource exists now pay for it
 	}
 	if bytes == 0 || s.used+bytes <= s.granted {
 		return 0
@@ -324,7 +325,7 @@ func (s *State) Cost(r Request) (bytes int) {
 	return max(s.used+bytes-s.granted, spendAtOnce)
 }
 
-// unknownIn are the names of a request that may have to be paid for.
+// unknownIn yields the names of a request that may have to be paid for.
 func (s *State) unknownIn(r *Request) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		ty, stack := &s.types[r.Type], s.stack(r.Type)
@@ -356,10 +357,10 @@ func (s *State) unknownIn(r *Request) iter.Seq[string] {
 	}
 }
 
-// Grant is the event that the stream may keep so many bytes more.
+// Grant is the event that the stream may keep this many bytes more.
 func (s *State) Grant(bytes int) { s.granted += bytes }
 
-// Surplus is how many bytes were granted and are used no more; the stream does without them from here on.
+// Surplus returns the granted bytes that are no longer used. The stream gives them up.
 func (s *State) Surplus() (bytes int) {
 	unused := s.granted - s.used
 	if !s.cfg.Paid || unused <= 2*spendAtOnce {
@@ -369,7 +370,7 @@ func (s *State) Surplus() (bytes int) {
 	return unused
 }
 
-// useLess finds out what of a type is not used any more, where that may be much.
+// useLess recounts the unknown names of a type if many may be unused.
 func (s *State) useLess(t xds.Type) {
 	if ty := s.typed(t); ty.all && 2*len(ty.overrides) <= ty.unknown.names {
 		s.recount(t)

@@ -11,17 +11,19 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// order of responses, make before break (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations): a
-// cluster before its endpoints and certificates, both before what routes to it or names it otherwise; the configuration of
-// a filter before the listeners that name it, so that a filter never takes its new place with its old configuration.
+// order is the order of responses, make before break
+// (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations). A cluster
+// precedes its endpoints and certificates, and both precede resources that route to it or name it otherwise. The
+// configuration of a filter precedes the listeners that name it, so that a filter never moves to its new place with its
+// old configuration.
 var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.Listener, xds.Route}
 
-// Next is the next response to send; false when there is nothing that may be sent now. What it returns counts as in
-// flight: the caller sends it, or ends the stream.
+// Next returns the next response to send; false if no response may be sent now. The response counts as in flight: the
+// caller must send it or end the stream.
 func (s *State) Next() (Reply, bool) { return s.next(false) }
 
-// Urgent is Next for what does not wait for configuration: endpoints of clusters that stay as they are, and what the client
-// asked for. What else there is stays for Next.
+// Urgent is Next for changes that do not wait for configuration: endpoints of unchanged clusters, and answers to
+// subscriptions. All other changes stay for Next.
 func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
 func (s *State) next(urgent bool) (Reply, bool) {
@@ -36,11 +38,11 @@ func (s *State) next(urgent bool) (Reply, bool) {
 			return reply, true
 		}
 	}
-	// What was waiting for listeners and routes to be drained may go now.
+	// Removals that waited for listeners and routes may go now.
 	return s.replyOf(xds.Cluster)
 }
 
-// replyOf is the next response of one type, if there is one.
+// replyOf returns the next response of one type, if there is one.
 func (s *State) replyOf(t xds.Type) (Reply, bool) {
 	for {
 		reply, made := s.compose(t)
@@ -50,14 +52,14 @@ func (s *State) replyOf(t xds.Type) (Reply, bool) {
 	}
 }
 
-// change is what one response does.
+// change is the content of one response.
 type change struct {
 	set     []*xds.Resource
-	whole   manifest.Stack // if not zero, set is all of it, in the order of names already, and may be shared: it is not to be changed
+	whole   manifest.Stack // if not zero, set is all of it, already ordered by name, and possibly shared: it must not be changed
 	removed []string
 }
 
-// compose makes the next response of one type, if there is one and it is allowed.
+// compose makes the next response of one type, if there is one and it is permitted.
 func (s *State) compose(t xds.Type) (Reply, bool) {
 	ty := s.typed(t)
 	if !ty.subscribed {
@@ -100,7 +102,7 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 	return s.launch(t, c, resent, at, due), true
 }
 
-// replacing says whether something new still waits for clusters, that may take the place of what is removed.
+// replacing reports whether a new resource still waits for clusters, and may replace a removed one.
 func (ty *typed) replacing(sent []string) bool {
 	for name, o := range ty.overrides {
 		if o.since != 0 && o.has() == nil && !slices.Contains(sent, name) {
@@ -110,7 +112,7 @@ func (ty *typed) replacing(sent []string) bool {
 	return false
 }
 
-// keep leaves removals out of a response, and of those that it sends again.
+// keep removes the removals from a response, and from the names that it sends again.
 func (ty *typed) keep(c *change, resent []string) []string {
 	for _, name := range c.removed {
 		ty.put(name, ty.current(name))
@@ -121,7 +123,7 @@ func (ty *typed) keep(c *change, resent []string) []string {
 	return resent
 }
 
-// retries sends the next part again of what was refused.
+// retries sends the next part of a refused response again.
 func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	ty := s.typed(t)
 	for len(ty.retry) > 0 && c.empty() {
@@ -135,8 +137,8 @@ func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	return resent
 }
 
-// answerFirst answers the first names of a type: what there is goes out as it stands, and only what there is not becomes an
-// override. A proxy that joins names a thousand clusters here.
+// answerFirst answers the first names of a type. Existing resources are sent from the set, and only missing ones become
+// overrides. A joining proxy names a thousand clusters here.
 func (s *State) answerFirst(t xds.Type, c *change) {
 	ty := s.typed(t)
 	ty.fresh = false
@@ -148,7 +150,7 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 			ty.put(name, override{force: true})
 		}
 	}
-	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // all that there is, as sidecars do
+	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // all resources, as sidecars request
 		if all := goal.Sorted(); s.allPass(t, all) {
 			c.set, c.whole = all, goal
 			return
@@ -161,7 +163,7 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	}
 }
 
-// catchUp moves on to a set that holds nothing new for this client.
+// catchUp moves on to a set without changes for this client.
 func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 	moved := ty.sent != at
 	ty.sent, ty.sentRevision = at, revision
@@ -188,19 +190,19 @@ func (c *change) add(name string, v verb, r *xds.Resource) bool {
 	return v == set || v == remove
 }
 
-// dependenciesDue says whether a cluster response waits for answers of this type: Envoy acknowledges it only when its new clusters
-// have their endpoints and certificates.
+// dependenciesDue reports whether a response with clusters waits for responses of this type: Envoy acknowledges new
+// clusters only when they have their endpoints and certificates.
 func (s *State) dependenciesDue(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
 }
 
-// defers says whether changes of a type wait for Next: all but endpoints and dynamic types do, and but for the first answer.
+// defers reports whether changes of a type wait for Next. All do, except endpoints, dynamic types and first answers.
 func (s *State) defers(t xds.Type) bool {
 	return s.urgent && t != xds.Endpoint && !isDynamic(t) && !s.types[t].answer
 }
 
-// sends is decide, but that of endpoints only those are urgent that the client asks for or that the fast path planned, and none of a cluster
-// that is to change: that comes first.
+// sends is decide with the restriction of Urgent. Only requested endpoints and those of the fast path are urgent, and
+// none of a cluster that is about to change, because the cluster comes first.
 func (s *State) sends(t xds.Type, name string, o override) (verb, *xds.Resource) {
 	if s.urgent && t == xds.Endpoint && (!o.force && !s.fastPath(name) || s.changes(name)) {
 		return hold, nil
@@ -208,12 +210,12 @@ func (s *State) sends(t xds.Type, name string, o override) (verb, *xds.Resource)
 	return s.decide(t, name, o)
 }
 
-// fastPath says whether an assignment is of a host whose endpoints do not wait.
+// fastPath reports whether an assignment is of a host whose endpoints do not wait.
 func (s *State) fastPath(name string) bool {
 	return found(s.target.FastHosts, name[strings.LastIndexByte(name, '|')+1:])
 }
 
-// changes says whether something of a cluster is still to be sent.
+// changes reports whether a change of a cluster is still to be sent.
 func (s *State) changes(cluster string) bool {
 	ty := &s.types[xds.Cluster]
 	if !ty.subscribed {
@@ -226,7 +228,7 @@ func (s *State) changes(cluster string) bool {
 	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
 }
 
-// gather decides about the overrides that pick chooses; the names of those that are sent are returned.
+// gather decides about the overrides that pick selects, and returns the names of those that are sent.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
 	ty := s.typed(t)
 	for name, o := range ty.overrides {
@@ -247,8 +249,8 @@ func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) 
 	return resent
 }
 
-// differences decides about what differs between what was sent and what there is now; the names of those that become
-// overrides by being sent are returned.
+// differences decides about the differences between the sent and the present stack. It returns the names that become
+// overrides by being sent.
 func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	ty := s.typed(t)
 	goal := s.stack(t)
@@ -265,7 +267,7 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 			if s.passes(t, r) {
 				c.set = append(c.set, r)
 			} else {
-				ty.put(r.Name, override{since: s.now}) // gather finds out whether it waits, or is withheld
+				ty.put(r.Name, override{since: s.now}) // gather decides whether the resource waits or is withheld
 			}
 		}
 		return nil
@@ -327,14 +329,14 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 	return reply
 }
 
-// pack encodes the resources. Of a whole set those of each layer follow one another, so that runs of what many proxies have are not broken up by what
-// few have: the pieces of an encoding are shared by all who send the same resources one after the other.
+// pack encodes the resources. The resources of a whole set are ordered by layer, so that runs that many proxies have
+// are not interrupted by those of a few: proxies that send the same resources in sequence share the encoded pieces.
 func (c *change) pack() (encoded mem.BufferSlice, size int) {
 	if c.whole == (manifest.Stack{}) {
 		return xds.Pack(c.set)
 	}
 	layers := c.whole.Layers()
-	encoded, size = xds.Pack(layers[manifest.Scope]) // most of it
+	encoded, size = xds.Pack(layers[manifest.Scope]) // most of the set
 	for _, layer := range layers[manifest.Scope+1:] {
 		some, n := xds.Pack(layer)
 		encoded, size = append(encoded, some...), size+n
@@ -344,8 +346,8 @@ func (c *change) pack() (encoded mem.BufferSlice, size int) {
 
 func byName(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) }
 
-// overhead is what a response has on the wire beside its resources, in bytes, with gRPC's prefix; the tail is estimated
-// from above.
+// overhead returns the bytes of a response on the wire besides its resources, with gRPC's prefix. The tail is an upper
+// estimate.
 func overhead(r *Reply) int {
 	n := 5 + 40 + len(r.URL) + len(r.Nonce)
 	for _, name := range r.Removed {
@@ -354,8 +356,8 @@ func overhead(r *Reply) int {
 	return n
 }
 
-// followClusters makes the endpoints of clusters in flight due again: Envoy does not ask for them when a cluster
-// changes, and does not use those that it has.
+// followClusters makes the endpoints of clusters in flight due again: Envoy neither requests them when a cluster
+// changes, nor uses those that it has.
 func (s *State) followClusters(flights []flight) {
 	eds := &s.types[xds.Endpoint]
 	if !eds.subscribed || eds.fresh {

@@ -2,7 +2,7 @@ package delta
 
 import "navarch.io/navarch/push/xds"
 
-// free says whether another response of a type may be sent.
+// free reports whether another response of a type may be sent.
 func (s *State) free(t xds.Type) bool {
 	flights := s.typed(t).flights
 	if len(flights) > 0 && (t != xds.Cluster || !clustersFit(flights, s.cfg.Credit)) {
@@ -11,8 +11,8 @@ func (s *State) free(t xds.Type) bool {
 	return s.unread() < s.cfg.Credit
 }
 
-// clustersFit says whether another response with clusters may follow those that are not acknowledged: all of these but
-// the largest together are smaller than the credit.
+// clustersFit reports whether another response with clusters may follow unacknowledged ones: all of these but the
+// largest must together be smaller than the credit.
 func clustersFit(flights []flight, credit int) bool {
 	all, largest := 0, 0
 	for i := range flights {
@@ -21,8 +21,8 @@ func clustersFit(flights []flight, credit int) bool {
 	return all-largest < credit && len(flights) < maxFlights
 }
 
-// unread is how many unacknowledged bytes the client may not have read. It reads in order: what it answers says that it
-// has read all before it.
+// unread returns the number of unacknowledged bytes that the client may not have read. It reads in order, so an answer
+// shows that it has read everything before.
 func (s *State) unread() (bytes int) {
 	if s.unacked < s.cfg.Credit {
 		return s.unacked
@@ -43,8 +43,8 @@ func (s *State) unread() (bytes int) {
 	return bytes
 }
 
-// removeOnly is a response that removes clusters while no other may be sent: what is removed may be what the others
-// wait for.
+// removeOnly returns a response that removes clusters while no other may be sent. Other responses may wait for such a
+// removal.
 func (s *State) removeOnly(t xds.Type) (Reply, bool) {
 	ty := s.typed(t)
 	if t != xds.Cluster || s.urgent || ty.fresh || len(ty.flights) == maxFlights || s.unread() >= s.cfg.Credit {

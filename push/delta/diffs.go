@@ -6,16 +6,16 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// Diffs remembers differences for a moment, so that streams share the work: those of one variant move from the same stack to the same
-// stack, and the stacks of all variants of a scope have its layer in common. Safe for concurrent use; the zero Diffs is ready, and the nil
-// one remembers nothing.
+// Diffs caches differences for a moment, so that streams share the work. Streams of one variant move between the same
+// two stacks, and the stacks of all variants of a scope share its layer. It is safe for concurrent use. The zero Diffs
+// is ready, and a nil Diffs caches nothing.
 type Diffs struct {
 	mu     sync.Mutex // a leaf
 	stacks memory[manifest.Stack]
 	layers memory[*manifest.Manifest]
 }
 
-// between is manifest.Diff; the result is shared, and not to be changed.
+// between is manifest.Diff with a shared result, which must not be changed.
 func (d *Diffs) between(old, new manifest.Stack) []manifest.Delta {
 	if d == nil {
 		return manifest.Diff(old, new)
@@ -27,7 +27,7 @@ func (d *Diffs) between(old, new manifest.Stack) []manifest.Delta {
 	})
 }
 
-// recall is what is remembered of a pair, or what diff says of it: that is remembered from then on.
+// recall returns the cached difference of a pair, or computes and caches it.
 func recall[T comparable](d *Diffs, m *memory[T], old, new T, diff func(old, new T) []manifest.Delta) []manifest.Delta {
 	of := pair[T]{old, new}
 	d.mu.Lock()
@@ -44,7 +44,8 @@ func recall[T comparable](d *Diffs, m *memory[T], old, new T, diff func(old, new
 	return made
 }
 
-// Tick forgets what nobody asked for since the last Tick: it keeps old resources alive. Call it every second or so.
+// Tick drops differences that were not used since the last Tick, because they keep old resources alive. Call it about
+// every second.
 func (d *Diffs) Tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,7 +53,7 @@ func (d *Diffs) Tick() {
 	d.layers.tick()
 }
 
-// memory is what differs between pairs of stacks, or of manifests.
+// memory caches the differences between pairs of stacks, or of manifests.
 type memory[T comparable] struct {
 	pairs map[pair[T]]*remembered
 	size  int // the sum over pairs of remembered.size
@@ -62,10 +63,10 @@ type pair[T comparable] struct{ old, new T }
 
 type remembered struct {
 	diff []manifest.Delta
-	idle bool // not asked for since the last tick
+	idle bool // unused since the last tick
 }
 
-// maxRemembered is how large a memory is at most, in names that differ, unless one pair alone has more: a few megabytes.
+// maxRemembered bounds a memory, in names that differ: a few megabytes. One pair alone may exceed it.
 const maxRemembered = 1 << 16
 
 // size counts the names that differ, and the pair itself as eight of them.
@@ -74,7 +75,7 @@ func (r *remembered) size() int { return len(r.diff) + 8 }
 func (m *memory[T]) put(p pair[T], diff []manifest.Delta) {
 	m.forget(p) // another stream may have been as fast
 	r := &remembered{diff: diff}
-	for other := range m.pairs { // any: the order of a map is random
+	for other := range m.pairs { // any pair: the order of a map is random
 		if m.size+r.size() <= maxRemembered {
 			break
 		}

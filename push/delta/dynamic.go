@@ -8,25 +8,26 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Types that a server has beside Envoy's are dynamic: agents ask for them on the stream that they carry for Envoy. They follow the rules of
-// the protocol like all others; what is different about them:
-//   - a client has one resource of such a type, or none, and the newest is an event of its own (Offer);
-//   - a first request without names asks for whatever there is, and one with names for these; both may be changed later;
-//   - nothing depends on them: they are sent before all else, within the credit;
-//   - a client takes all of a response or nothing: what it refuses leaves it with what it had. A version that it refused is not sent again
-//     until it takes another one, or asks again;
-//   - where there is nothing, a stream of state of the world gets no answer, as stock agents expect.
+// Types that a server has beside Envoy's are dynamic: agents request them on the stream that they carry for Envoy. They
+// follow the rules of the protocol, with these differences:
+//   - a client has at most one resource of such a type, and the newest is an event of its own (Offer);
+//   - a first request without names requests any resource, one with names requests these; later requests may change
+//     both;
+//   - no resource depends on them: they are sent before all others, within the credit;
+//   - a client accepts a whole response or refuses it, and then keeps its previous resource. A version that it refused
+//     is not sent again until it accepts another one, or requests the type again;
+//   - without a resource, a stream of state of the world gets no response, as stock agents expect.
 
-// MaxDynamic is how many dynamic types there may be.
+// MaxDynamic bounds the number of dynamic types.
 const MaxDynamic = 8
 
-// Bounds of what a client can make a stream keep of a dynamic type.
+// Bounds of the memory that a client can cause with a dynamic type.
 const (
-	maxDynamicNames = 64  // names that are asked for
-	maxDynamicName  = 256 // bytes of one
+	maxDynamicNames = 64  // requested names
+	maxDynamicName  = 256 // bytes of one name
 )
 
-// Dynamic is the type of Config.Dynamic[i].
+// Dynamic returns the type of Config.Dynamic[i].
 func Dynamic(i int) xds.Type { return xds.Unknown + 1 + xds.Type(i) }
 
 func isDynamic(t xds.Type) bool { return t > xds.Unknown }
@@ -35,18 +36,19 @@ func isDynamic(t xds.Type) bool { return t > xds.Unknown }
 type dynamic struct {
 	typed
 	target  manifest.Stack
-	refused string // the version that the client refused last, and is not sent again
+	refused string // the last version that the client refused, which is not sent again
 }
 
-// Offer is the event that a client has another resource of a dynamic type: what is in the stack, which is one, or nothing. Streams that
-// did not ask for the type ignore it.
+// Offer is the event that a client has another resource of a dynamic type: the only resource of the stack, or none.
+// Streams that did not request the type ignore it.
 func (s *State) Offer(t xds.Type, resource manifest.Stack) {
 	if d := s.dynamicOf(t); d != nil {
 		d.target = resource
 	}
 }
 
-// Open is the event that a dynamic type is about to be asked for: from here on Offer counts. False: there is no such type.
+// Open is the event before the first request of a dynamic type, after which Offer takes effect. False: there is no such
+// type.
 func (s *State) Open(t xds.Type) bool {
 	i := int(t) - int(Dynamic(0))
 	if i < 0 || i >= len(s.cfg.Dynamic) {
@@ -61,7 +63,7 @@ func (s *State) Open(t xds.Type) bool {
 	return true
 }
 
-// dynamicOf is the state of a dynamic type; nil: it is none, or was never asked for.
+// dynamicOf returns the state of a dynamic type; nil for other types, and before Open.
 func (s *State) dynamicOf(t xds.Type) *dynamic {
 	if i := int(t) - int(Dynamic(0)); s.dynamic != nil && i >= 0 && i < MaxDynamic {
 		return s.dynamic[i]
@@ -76,7 +78,7 @@ func (s *State) url(t xds.Type) string {
 	return t.URL()
 }
 
-// dynamicTypes are the dynamic types that were asked for.
+// dynamicTypes yields the dynamic types that were requested.
 func (s *State) dynamicTypes() iter.Seq[xds.Type] {
 	return func(yield func(xds.Type) bool) {
 		if s.dynamic == nil {
@@ -90,14 +92,15 @@ func (s *State) dynamicTypes() iter.Seq[xds.Type] {
 	}
 }
 
-// InFlightResource says whether a response of a dynamic type is unacknowledged that carries a resource. Stock agents do not acknowledge
-// others.
+// InFlightResource reports whether an unacknowledged response of a dynamic type carries a resource. Stock agents do not
+// acknowledge others.
 func (s *State) InFlightResource(t xds.Type) bool {
 	d := s.dynamicOf(t)
 	return d != nil && slices.ContainsFunc(d.flights, func(f flight) bool { return len(f.set) > 0 })
 }
 
-// Refused is the version of a dynamic type that the client refused last, unless it took another one or asked again since; empty: none.
+// Refused returns the last version of a dynamic type that the client refused, or the empty string if it has accepted
+// another one or requested the type again since.
 func (s *State) Refused(t xds.Type) string {
 	if d := s.dynamicOf(t); d != nil {
 		return d.refused
@@ -105,9 +108,9 @@ func (s *State) Refused(t xds.Type) string {
 	return ""
 }
 
-// subscribeAll is a wildcard that comes after the first request.
+// subscribeAll processes a wildcard after the first request.
 func (d *dynamic) subscribeAll() {
-	if d.fresh { // its names are answered with all else
+	if d.fresh { // its names are answered with all others
 		d.fresh = false
 		for _, name := range d.names.All() {
 			d.put(name, override{force: true})
@@ -115,13 +118,13 @@ func (d *dynamic) subscribeAll() {
 	}
 	for r := range d.sent.All() {
 		if _, is := d.overrides[r.Name]; !is && !d.wants(r.Name) {
-			d.put(r.Name, override{}) // it was passed over
+			d.put(r.Name, override{}) // it was not requested before
 		}
 	}
 	d.all = true
 }
 
-// unsubscribeDynamic drops names, or the wildcard, and what is known of what is not asked for any more.
+// unsubscribeDynamic drops names, or the wildcard, and the state of names that are no longer requested.
 func (s *State) unsubscribeDynamic(t xds.Type, names []string) {
 	d := s.dynamicOf(t)
 	if found(names, wildcard) {
@@ -141,13 +144,13 @@ func (s *State) unsubscribeDynamic(t xds.Type, names []string) {
 	s.recount(t)
 }
 
-// refuseDynamic handles a response that was refused.
+// refuseDynamic processes the refusal of a response.
 func (s *State) refuseDynamic(r Request, f flight, out []Report) []Report {
 	d := s.dynamicOf(r.Type)
 	before := d.acked
 	d.acked, d.ackedRevision = f.at, f.revision
 	report := Report{Kind: Nacked, Type: r.Type, Nonce: nonceText(f.nonce), Revision: f.revision, Text: excerpt(r.Type, r.Error)}
-	if len(f.set) == 0 { // there is nothing in a removal to refuse
+	if len(f.set) == 0 { // a removal has no content to refuse
 		d.accept(f)
 		return append(out, report)
 	}
@@ -177,7 +180,8 @@ func (s *State) refuseDynamic(r Request, f flight, out []Report) []Report {
 	return append(out, report)
 }
 
-// refusedNewest says whether the client refused the resource that there is: then it keeps what it has, also under another name.
+// refusedNewest reports whether the client refused the present resource. It then keeps its previous one, even under
+// another name.
 func (d *dynamic) refusedNewest() bool {
 	for r := range d.target.All() {
 		return d.wants(r.Name) && r.Version == d.refused
@@ -185,7 +189,7 @@ func (d *dynamic) refusedNewest() bool {
 	return false
 }
 
-// absentDynamic is what has to be sent about a name that there is no resource of.
+// absentDynamic is absent for dynamic types.
 func (s *State) absentDynamic(t xds.Type, o override, holds bool) verb {
 	switch {
 	case holds && !o.force && s.dynamicOf(t).refusedNewest():

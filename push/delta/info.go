@@ -6,32 +6,34 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Resumed stands for a nonce in Info.Sent and Info.Acked: the client stated on this stream what it holds, and has been sent nothing since.
+// Resumed stands for a nonce in Info.Sent and Info.Acked: the client listed its held resources on this stream, and has
+// been sent nothing since.
 const Resumed = "resumed"
 
-// Info is the state of one type, for debugging.
+// Info describes the state of one type, for debugging.
 type Info struct {
 	Subscribed bool
-	// Synced: the client has acknowledged, or stated when it resumed, the newest version of everything that it asks for. Versions that it
-	// refused and versions that are withheld from it are left out.
+	// Synced means that the client has acknowledged, or listed when it resumed, the newest version of everything that it
+	// requests. Refused and withheld versions do not count.
 	Synced        bool
-	All           bool   // of a wildcard subscription
+	All           bool   // a wildcard subscription
 	Names         int    // subscribed by name
-	Sent, Acked   string // nonces, or Resumed; empty: none
+	Sent, Acked   string // nonces, or Resumed; empty: nothing was sent or acknowledged
 	SentRevision  int64
 	AckedRevision int64
 	InFlight      int
 	Overrides     int
-	Version       string            // hash of what it holds, once all in flight has arrived
-	Held          int               // how many that are
-	Refused       map[string]string // name -> refused version, where the newest set has that version
+	Version       string            // hash of the held resources, once all responses in flight have arrived
+	Held          int               // number of held resources
+	Refused       map[string]string // name -> refused version, if the newest set has that version
 }
 
-// Sums remembers the hashes of what clients hold while many are described: a hash costs as much as a client holds, and most hold what
-// others of their view do. The zero Sums are ready; they keep what they have summed alive, and are for one goroutine.
+// Sums caches the hashes of held resources while many clients are described. A hash costs as much as a client holds,
+// and most clients of a view hold the same. The zero Sums is ready. It keeps the summed resources alive, and is for one
+// goroutine.
 type Sums struct{ of map[holding]sum }
 
-// holding is what a client holds where nothing is different from its stack.
+// holding identifies the resources that a client without overrides holds.
 type holding struct {
 	stack manifest.Stack
 	all   bool
@@ -43,7 +45,7 @@ type sum struct {
 	version string
 }
 
-// sum is of what a client holds of a type. Sums of nil remember nothing.
+// sum returns the hash of a client's resources of a type. A nil Sums caches nothing.
 func (k *Sums) sum(ty *typed) sum {
 	of := func() sum {
 		all := ty.holding()
@@ -63,10 +65,10 @@ func (k *Sums) sum(ty *typed) sum {
 	return one
 }
 
-// Info describes one type; it costs as much as the client holds.
+// Info describes one type. Its cost grows with the client's resources.
 func (s *State) Info(t xds.Type) Info { return s.InfoWith(t, nil) }
 
-// InfoWith is Info for one of many clients, which are described with the same Sums; nil: as Info.
+// InfoWith is Info for one of many clients that share Sums. With nil Sums it equals Info.
 func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 	ty := s.typed(t)
 	if ty == nil {
@@ -99,7 +101,7 @@ func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 	return i
 }
 
-// synced is Info.Synced. It costs as much as there are overrides.
+// synced computes Info.Synced. Its cost grows with the number of overrides.
 func (s *State) synced(t xds.Type, ty *typed) bool {
 	if !ty.subscribed || ty.answer || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(t) {
 		return false
@@ -114,14 +116,14 @@ func (s *State) synced(t xds.Type, ty *typed) bool {
 	return true
 }
 
-// Asks says whether the client asks for a resource.
+// Asks reports whether the client subscribes to a resource.
 func (s *State) Asks(t xds.Type, name string) bool {
 	ty := &s.types[t]
 	return ty.subscribed && ty.wants(name)
 }
 
-// Lacks says whether the client asks for a resource, and neither holds a version of it, nor is being sent it, nor has refused
-// it.
+// Lacks reports whether the client subscribes to a resource and neither holds, nor is being sent, nor has refused this
+// version.
 func (s *State) Lacks(t xds.Type, name, version string) bool {
 	if !s.Asks(t, name) {
 		return false
@@ -132,8 +134,8 @@ func (s *State) Lacks(t xds.Type, name, version string) bool {
 	return o.refused != version && (ty.fresh || has == nil || has.Version != version)
 }
 
-// Good is the version of a resource that the client has once all that is in flight has arrived; empty: none, or it is not
-// known.
+// Good returns the version of a resource that the client has once all responses in flight have arrived; empty if it has
+// none or the version is unknown.
 func (s *State) Good(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.sent)
@@ -143,8 +145,8 @@ func (s *State) Good(t xds.Type, name string) string {
 	return ""
 }
 
-// Acknowledged is the version of a resource that the client has acknowledged last; empty: none, or something else is in
-// flight.
+// Acknowledged returns the version of a resource that the client acknowledged last; empty if it has acknowledged none,
+// or another version is in flight.
 func (s *State) Acknowledged(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.acked)
@@ -154,7 +156,8 @@ func (s *State) Acknowledged(t xds.Type, name string) string {
 	return o.have.Version
 }
 
-// Quarantined returns the version of a resource that the newest set has, and that is not sent because the client refused it; empty: none.
+// Quarantined returns the version of a resource in the newest set that is not sent because the client refused it; empty
+// if there is no such version.
 func (s *State) Quarantined(t xds.Type, name string) string {
 	ty := s.typed(t)
 	if ty == nil {

@@ -8,11 +8,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxScan is how much of Envoy's words is searched for names, bytes.
+// maxScan bounds the bytes of Envoy's message that are searched for names.
 const maxScan = 64 << 10
 
-// refuse handles a response that was refused. Sent is not held, and a part may have been applied: the culprit is put in
-// quarantine, all else of the response is sent again, in halves where Envoy did not say who the culprit is.
+// refuse processes a refused response. The sent resources do not count as held, though Envoy may have applied a part.
+// The refused resource is put into quarantine, and all others of the response are sent again, in halves if Envoy did
+// not name the refused one.
 func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	ty := &s.types[r.Type]
 	before := ty.acked
@@ -24,7 +25,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	}
 	report := Report{Kind: Nacked, Type: r.Type, Nonce: nonceText(f.nonce), Revision: f.revision, Text: excerpt(r.Type, r.Error)}
 	if len(f.set) == 0 {
-		ty.accept(f) // only removals: nothing to be said again
+		ty.accept(f) // only removals: there is nothing to send again
 		return append(out, report)
 	}
 	var rest []string
@@ -47,7 +48,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 			out = append(out, culprit)
 		} else {
 			o.mayHave(res)
-			if o.flying == 0 { // else it is on its way already
+			if o.flying == 0 { // otherwise a newer response carries it already
 				rest = append(rest, res.Name)
 			}
 		}
@@ -63,10 +64,10 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	return out
 }
 
-// maxMaybe is how many versions are remembered that a client may have applied; beyond that the newest counts.
+// maxMaybe bounds the versions that a client may have applied; beyond it the newest ones count.
 const maxMaybe = 8
 
-// mayHave notes a version that a client may have applied out of a response that it refused.
+// mayHave notes a version that a client may have applied from a response that it refused.
 func (o *override) mayHave(r *xds.Resource) {
 	if !slices.ContainsFunc(o.maybe, func(m *xds.Resource) bool { return same(m, r) }) {
 		o.maybe = append(slices.Clone(o.maybe), r)
@@ -74,7 +75,7 @@ func (o *override) mayHave(r *xds.Resource) {
 	}
 }
 
-// unanswered is what is known of a name that a refused response carried: a newer one may be on its way.
+// unanswered returns the state of a name in a refused response; a newer response may carry it.
 func (ty *typed) unanswered(name string, f flight, before manifest.Stack) override {
 	o := ty.overrideOf(name, before)
 	if o.flying == f.nonce {
@@ -87,7 +88,8 @@ func (ty *typed) unanswered(name string, f flight, before manifest.Stack) overri
 	return o
 }
 
-// groups is what to send again: the rest and the removals, in two halves where it is not known which resource was refused.
+// groups returns the names to send again: the other resources and the removals, in two halves if the refused resource
+// is unknown.
 func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bool) (groups [][]string) {
 	half := len(rest)
 	if halve {
@@ -111,10 +113,10 @@ func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bo
 	return groups
 }
 
-// culprits finds the resources that Envoy's words name, out of those that were sent.
+// culprits returns the sent resources that Envoy's message names.
 //   - clusters and listeners: "Error adding/updating cluster(s) a: why\nb: why";
-//   - violations of a constraint print the resource, and then say why: `name: "x"`, `cluster_name: "x"`; the first is
-//     the culprit;
+//   - violations of a constraint print the resource, and then the reason: `name: "x"`, `cluster_name: "x"`; the first
+//     name is that of the refused resource;
 //   - routes, sometimes: "... in route x".
 func culprits(t xds.Type, text string, sent []*xds.Resource) []string {
 	is := func(name string) bool {
@@ -139,7 +141,7 @@ func culprits(t xds.Type, text string, sent []*xds.Resource) []string {
 	return nil
 }
 
-// lineNames finds names that begin a line and are followed by a colon.
+// lineNames returns names at the beginning of a line, before a colon.
 func lineNames(text string, is func(string) bool) (names []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		for end := 0; ; {
@@ -157,7 +159,7 @@ func lineNames(text string, is func(string) bool) (names []string) {
 	return names
 }
 
-// printedName finds the first name of a printed proto.
+// printedName returns the first name in a printed message.
 func printedName(text string, is func(string) bool) string {
 	for {
 		_, after, ok := strings.Cut(text, `name: "`)
@@ -190,8 +192,8 @@ func routeNames(text string, is func(string) bool) (names []string) {
 	}
 }
 
-// excerpt is what is kept of Envoy's words: the beginning and the end, because the reason may stand after a printed
-// resource. Of a secret nothing is kept that may have been printed.
+// excerpt returns the kept part of Envoy's message: the beginning and the end, because the reason may follow a printed
+// resource. For a secret it drops everything that may be printed content.
 func excerpt(t xds.Type, text string) string {
 	if t == xds.Secret {
 		if i := strings.LastIndex(text, ": Proto constraint"); i >= 0 {

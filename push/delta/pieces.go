@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// A message comes in the pieces that the transport read. It is not put together: only a field that lies across pieces is
-// copied.
+// A message arrives in the pieces that the transport read. The pieces are not joined: only a field that crosses pieces
+// is copied.
 
 func notProtobuf(what string, code int) error {
 	return fmt.Errorf("%s is not protobuf: %w", what, protowire.ParseError(code))
@@ -23,14 +23,14 @@ func visit(b []byte, what string, do func(protowire.Number, []byte) error) error
 	return err
 }
 
-// walk is visit for a message in pieces; the list is used up. whole is the message once more, in pieces that begin and end
-// with a field.
+// walk is visit for a message in pieces; it changes the list of pieces. whole is the message in pieces that begin and
+// end with a field.
 func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error) (whole [][]byte, err error) {
 	whole = make([][]byte, 0, 2*len(pieces))
 	for len(pieces) > 0 {
 		b, rest := pieces[0], pieces[0]
 		for len(rest) > 0 {
-			if number, from, end := protowalk.Short(rest); end > 0 { // thousands come with a proxy that reconnects
+			if number, from, end := protowalk.Short(rest); end > 0 { // a reconnecting proxy sends thousands of these
 				if err := do(number, rest[from:end:end]); err != nil {
 					return whole, err
 				}
@@ -39,7 +39,7 @@ func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error)
 			}
 			f, n := protowalk.Next(rest)
 			if n < 0 && len(pieces) > 1 {
-				break // maybe what is missing is in the next piece
+				break // the missing part may be in the next piece
 			}
 			if n < 0 {
 				return whole, notProtobuf(what, n)
@@ -68,8 +68,8 @@ func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error)
 
 var errCut = errors.New("it ends inside of a field")
 
-// bridge makes a piece of its own of the field that the first piece is the beginning of. Where its length does not stand at
-// its beginning (groups, which no message of this protocol has), that is all that there is.
+// bridge joins the pieces of the field at the beginning of the first piece into one. If the field has no length at its
+// beginning (groups, which this protocol does not use), it joins all pieces.
 func bridge(pieces [][]byte) ([][]byte, error) {
 	size, there := fieldSize(pieces), 0
 	for _, p := range pieces {
@@ -92,7 +92,8 @@ func bridge(pieces [][]byte) ([][]byte, error) {
 	return [][]byte{field}, nil
 }
 
-// fieldSize is the length of the length-delimited field that the pieces begin with, tag included; 0: it is none.
+// fieldSize returns the length of the length-delimited field at the beginning of the pieces, with its tag; 0 for other
+// fields.
 func fieldSize(pieces [][]byte) int {
 	head := make([]byte, 0, 2*10) // two varints
 	for _, p := range pieces {
@@ -109,7 +110,7 @@ func fieldSize(pieces [][]byte) int {
 	return tag + n + int(min(size, 1<<40))
 }
 
-// fields iterates over one length-delimited field of a message that was walked without error.
+// fields yields one length-delimited field of a message that was walked without error.
 func fields(whole [][]byte, number protowire.Number) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, b := range whole {

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Request is what the state machine needs of a request. The strings need only live until State.Request returns.
+// Request holds the parts of a request for the state machine. Its strings must live until State.Request returns.
 type Request struct {
 	Type        xds.Type
 	Nonce       string
@@ -21,14 +21,14 @@ type Request struct {
 	Failed      bool
 	Error       string
 
-	// What digest finds; a parser that has all names in its hands does it on the way.
+	// Results of digest; a parser that reads all names computes them on the way.
 	digested   bool
-	asked      manifest.NameSum // of Subscribe, the wildcard left out
-	all        bool             // the wildcard is among them
+	asked      manifest.NameSum // of Subscribe, without the wildcard
+	all        bool             // Subscribe contains the wildcard
 	initialSum manifest.Sum     // of Initial
 }
 
-// digest sums up what a request lists.
+// digest sums up the lists of a request.
 func (r *Request) digest() {
 	if r.digested {
 		return
@@ -54,7 +54,7 @@ func (r *Request) ask(name string) {
 
 const wildcard = "*"
 
-// Request is the event that a request has come. Reports are appended to out.
+// Request is the event of a request. It appends reports to out.
 func (s *State) Request(r Request, out []Report) []Report {
 	if r.Type >= xds.NumTypes && !s.Open(r.Type) {
 		return out
@@ -63,7 +63,7 @@ func (s *State) Request(r Request, out []Report) []Report {
 	if r.Nonce != "" {
 		out = s.acknowledge(r, out)
 	}
-	if r.Subscribe != nil || r.Unsubscribe != nil { // most requests only acknowledge, and leave the heap alone
+	if r.Subscribe != nil || r.Unsubscribe != nil { // most requests only acknowledge, and must not allocate
 		r = s.shorten(r)
 	}
 	if r.Type == xds.Cluster && s.assumed {
@@ -83,7 +83,7 @@ func (s *State) Request(r Request, out []Report) []Report {
 	return out
 }
 
-// open is the first request of a type on the stream.
+// open processes the first request of a type on the stream.
 func (s *State) open(r Request) {
 	ty := s.typed(r.Type)
 	r.digest()
@@ -126,8 +126,8 @@ func (s *State) open(r Request) {
 	}
 }
 
-// endWarming sends all assignments again to an Envoy that resumes and does not ask for clusters, as it does while one of them warms: it may be for
-// an assignment that came before the cluster, on an earlier stream.
+// endWarming sends all assignments again to a resuming Envoy that does not request clusters. Envoy does that while a
+// cluster warms, possibly for an assignment that came before the cluster on an earlier stream.
 func (s *State) endWarming() {
 	eds := &s.types[xds.Endpoint]
 	if s.types[xds.Cluster].subscribed || !eds.resumed {
@@ -140,8 +140,8 @@ func (s *State) endWarming() {
 	}
 }
 
-// firstNames are the names of a first request for which there is room, and their sum. Of a type of which everything is sent they
-// are judged when they are subscribed to.
+// firstNames returns the names of a first request for which there is room, and their sum. For a type of which
+// everything is sent, subscribe examines them.
 func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string], manifest.NameSum) {
 	names, sum := s.cfg.Names.intern(r.Subscribe, r.asked)
 	if s.typed(r.Type).all || sum.Len == 0 || sum == stack.Sum().Names {
@@ -155,8 +155,8 @@ func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string
 	return s.cfg.Names.sorted(kept...), sumOf(kept)
 }
 
-// exposeUnrecorded finds clusters that a client has without knowing that it has: Envoy applies the good part of a response
-// that it refuses, and does not record it, but the endpoints that it then asked for. They are removed like any other.
+// exposeUnrecorded finds clusters that a client has without knowing it: Envoy applies the good part of a response that
+// it refuses, and does not record the clusters, but requests their endpoints. They are removed like others.
 func (s *State) exposeUnrecorded() {
 	cds := &s.types[xds.Cluster]
 	if !cds.subscribed {
@@ -187,8 +187,8 @@ func (s *State) exposeUnrecorded() {
 	}
 }
 
-// resumeAll compares what a client says that it holds with all that there is: by their sums first, and name by name only
-// where these differ.
+// resumeAll compares a client's list of held resources with the whole stack: first by their sums, and name by name only
+// if these differ.
 func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 	if r.initialSum == stack.Sum() {
 		return
@@ -202,7 +202,7 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 	}
 }
 
-// resumeNamed compares what a client says that it holds with what it subscribes to.
+// resumeNamed compares a client's list of held resources with its subscriptions.
 func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
 	if r.initialSum.Names == ty.nameSum() && r.initialSum == stack.Sum() {
 		return
@@ -223,7 +223,7 @@ func sumOf(names []string) (sum manifest.NameSum) {
 	return sum
 }
 
-// except keeps the initial versions that are not true of the stack.
+// except adds overrides for the claimed versions that differ from the stack.
 func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[string, string]) {
 	ty := s.typed(t)
 	most := max(manyClaims, stack.Len())
@@ -242,7 +242,8 @@ func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[strin
 	}
 }
 
-// exceptUnknown keeps the names of clusters that a client has, and there are none of: it asks for clusters only after it was sent what there is.
+// exceptUnknown adds overrides for a client's clusters that do not exist. The client requests clusters only after it
+// was sent all of them.
 func (s *State) exceptUnknown(claimed iter.Seq2[string, string]) {
 	cds, stack := &s.types[xds.Cluster], s.stack(xds.Cluster)
 	for name := range pairs(claimed) {
@@ -253,7 +254,7 @@ func (s *State) exceptUnknown(claimed iter.Seq2[string, string]) {
 	}
 }
 
-// matching is the sorted names of the initial versions that are true of the stack.
+// matching returns the sorted names of the claimed versions that equal the stack's.
 func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string {
 	var names []string
 	for name, version := range pairs(claimed) {
@@ -265,7 +266,7 @@ func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string 
 	return names
 }
 
-// subscribe adds names for which there is room; each is answered, also where it was sent before.
+// subscribe adds names for which there is room. Each is answered, even if it was sent before.
 func (s *State) subscribe(t xds.Type, names []string) {
 	if len(names) == 0 {
 		return
@@ -301,7 +302,7 @@ func (s *State) subscribe(t xds.Type, names []string) {
 	}
 }
 
-// unsubscribe drops names, and with them all that is known of them. A wildcard type stays one.
+// unsubscribe drops names with their state. Wildcard types stay subscribed.
 func (s *State) unsubscribe(t xds.Type, names []string) {
 	ty := s.typed(t)
 	if len(names) > 0 && isDynamic(t) {

@@ -9,9 +9,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// asSotW turns a response into its state-of-the-world form: clusters and listeners are sent as the full set of what is asked
-// for (by gRPC's clients that is by name), where what is missing is removed; of endpoints and routes only what changed is sent, and nothing can be removed. It says whether
-// there is anything to send; what is not sent counts as accepted.
+// asSotW converts a response to its state-of-the-world form. Clusters and listeners are sent as the full requested set
+// (gRPC clients request them by name), and missing ones are thereby removed. Of endpoints and routes only changes are
+// sent, and nothing can be removed. It reports whether there is anything to send; changes that are not sent count as
+// accepted.
 func (s *State) asSotW(r *Reply) bool {
 	ty := s.typed(r.Type)
 	f := &ty.flights[len(ty.flights)-1]
@@ -42,7 +43,7 @@ func (s *State) asSotW(r *Reply) bool {
 	return true
 }
 
-// holding is what the client has once all that is in flight has arrived, by name.
+// holding returns the client's resources once all responses in flight have arrived, by name.
 func (ty *typed) holding() []*xds.Resource {
 	if !ty.subscribed {
 		return nil
@@ -78,7 +79,7 @@ func (ty *typed) holding() []*xds.Resource {
 	return all
 }
 
-// setVersion is the hash of a set of resources: equal on every replica.
+// setVersion returns the hash of a set of resources, which is equal on every replica.
 func setVersion(sorted []*xds.Resource) string {
 	h := sha256.New()
 	var text []byte
@@ -89,7 +90,7 @@ func setVersion(sorted []*xds.Resource) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Holding is what the client has of a type once all that is in flight has arrived, by name.
+// Holding returns the client's resources of a type once all responses in flight have arrived, by name.
 func (s *State) Holding(t xds.Type) []*xds.Resource {
 	if ty := s.typed(t); ty != nil {
 		return ty.holding()

@@ -10,97 +10,99 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Credit is the default of Config.Credit: below gRPC's write quota of 64 KiB a stream, so that SendMsg does not block.
+// Credit is the default of Config.Credit. It is below gRPC's write quota of 64 KiB per stream, so that SendMsg does not
+// block.
 const Credit = 60 << 10
 
-// maxFlights is how many responses of one type may be unacknowledged: more than one only of clusters, and of dependencies that are due.
+// maxFlights bounds the unacknowledged responses of one type. Only clusters, and dependencies that are due, may have
+// more than one.
 const maxFlights = 128
 
-// Config is what a State is made of. The zero Config is ready for use.
+// Config configures a State. The zero Config is ready for use.
 type Config struct {
-	// Dynamic are the type URLs of the types that are served beside Envoy's, MaxDynamic at most: agents ask for them. A client has one
-	// resource of such a type, or none (dynamic.go).
+	// Dynamic are the type URLs of the dynamic types, MaxDynamic at most (dynamic.go). A client has at most one resource
+	// of such a type.
 	Dynamic []string
-	// Credit is how many unacknowledged bytes stop further responses; 0: the default.
+	// Credit is the number of unacknowledged bytes that stops further responses; 0: the default.
 	Credit int
 	// SotW makes a state-of-the-world stream.
 	SotW bool
-	// Paid says that what the stream keeps of names of which there is nothing has to be granted (Cost, Grant, Surplus).
+	// Paid requires grants for the memory of names without a resource (Cost, Grant, Surplus).
 	Paid bool
-	// Names interns subscriptions, so that proxies with equal ones share them; nil: its own.
+	// Names interns subscriptions, so that proxies with equal ones share them; nil: a new Names.
 	Names *Names
-	// Diffs remembers differences, so that streams share the work; nil: they are not remembered.
+	// Diffs caches differences, so that streams share the work; nil: differences are not cached.
 	Diffs *Diffs
 }
 
-// State is one stream. It is not safe for concurrent use.
+// State is the protocol state of one stream. It is not safe for concurrent use.
 type State struct {
 	cfg        Config
-	target     *manifest.Set // the newest
+	target     *manifest.Set // the newest set
 	types      [xds.NumTypes]typed
-	dynamic    *[MaxDynamic]*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
+	dynamic    *[MaxDynamic]*dynamic // as Config.Dynamic; nil, or a nil entry: not requested
 	unacked    int                   // bytes
 	serial     uint64
 	resumeOver bool
-	urgent     bool   // the response that is being made does not wait for configuration
-	deciding   bool   // until decided
-	leftOut    uint32 // names
+	urgent     bool   // the present response does not wait for configuration
+	deciding   bool   // set until decided is called
+	leftOut    uint32 // number of names
 	rests      [xds.NumTypes]rest
-	granted    int // bytes, by Grant
+	granted    int // bytes granted by Grant
 	withheld   func(*xds.Resource) bool
-	used       int // of these: the sum of typed.unknown
+	used       int // part of granted: the sum of typed.unknown
 
-	now      int64   // by Tick, unix nanoseconds
-	answered uint64  // the newest response that the client has answered: it has read those before it
-	claims   bool    // the first request for clusters says that the client has some
-	early    bool    // listeners or routes were asked for before any cluster was sent: the client has clusters
-	assumed  bool    // clusters are sent although the client has not asked for them: EndResume
-	opened   opened  // see openClusters; kept while deciding
-	ahead    []ahead // what was sent ahead of clusters
-	lost     bool    // more was sent ahead than is remembered
+	now      int64   // from Tick, unix nanoseconds
+	answered uint64  // the newest response that the client has answered; it has read all earlier ones
+	claims   bool    // the client's first request for clusters listed some
+	early    bool    // listeners or routes were requested before any cluster was sent: the client has clusters
+	assumed  bool    // clusters are sent though the client has not requested them (EndResume)
+	opened   opened  // result of openClusters, kept while deciding
+	ahead    []ahead // resources that were sent ahead of clusters
+	lost     bool    // more were sent ahead than are remembered
 }
 
 // typed is the state of one type: two stacks that all streams share, and the overrides.
 type typed struct {
-	subscribed bool // a request of this type has come
-	all        bool // subscribed to whatever there is
-	answer     bool // the first request is answered, even with nothing
+	subscribed bool // a request of this type was processed
+	all        bool // subscribed to all resources
+	answer     bool // the first request must be answered, even without content
 	resumed    bool // the first request claimed versions
-	fresh      bool // its names were never answered: they are sent as they are in the set, without an override for each
+	fresh      bool // its names were not answered yet: they are sent from the set, without an override for each
 
-	names       intern.List[string] // sorted; what is subscribed by name
-	summed      intern.List[string] // what sum is of
+	names       intern.List[string] // sorted; subscribed by name
+	summed      intern.List[string] // the list of sum
 	sum         manifest.NameSum
 	acked, sent manifest.Stack
-	overrides   map[string]override // names of which acked and sent are not true
+	overrides   map[string]override // names for which acked and sent are not true
 	flights     []flight            // oldest first
-	retry       [][]string          // names of refused responses, to be sent in responses of their own
+	retry       [][]string          // names of refused responses, to be sent in separate responses
 	unknown     unknown
 	short       bool             // names were left out that may matter later
-	shortAt     manifest.NameSum // what there was when the first of them was
+	shortAt     manifest.NameSum // sum of the resources when the first of them was left out
 
 	sentNonce, ackedNonce       uint64
 	settled                     uint64 // the newest response that was answered
 	sentRevision, ackedRevision int64
 }
 
-// override is a name whose state differs from what the stacks say.
+// override is a name whose state differs from the stacks.
 type override struct {
-	have        *xds.Resource   // acknowledged, or the last good version; nil: none, or not known
-	held        bool            // the client may hold something that have does not say
-	claimed     bool            // it said that it holds another version
-	force       bool            // subscribed to: must be answered even if nothing differs
-	placeholder bool            // what it has is the empty placeholder for a resource that does not exist
-	refused     string          // the version that it refused
-	maybe       []*xds.Resource // versions in responses that it refused for something else: it may have applied one of them
-	noStandIn   bool            // it has refused the stand-in for that version, too
-	lacks       string          // the cluster that the client has refused, because of which it was sent the version before again
+	have        *xds.Resource   // acknowledged, or the last good version; nil: none or unknown
+	held        bool            // the client may hold a version other than have
+	claimed     bool            // the client listed another version
+	force       bool            // subscribed to: it must be answered even without a difference
+	placeholder bool            // the client has the empty placeholder for a missing resource
+	refused     string          // the refused version
+	maybe       []*xds.Resource // versions in responses that were refused for another resource: one of them may be applied
+	noStandIn   bool            // the client has refused the stand-in for that version too
+	lacks       string          // the refused cluster because of which the previous version was sent again
 	flying      uint64          // the newest response in flight that carries the name
-	now         *xds.Resource   // carried by it
-	since       int64           // it waits for clusters since then, unix nanoseconds; 0: it does not
+	now         *xds.Resource   // the carried resource
+	since       int64           // since when it waits for clusters, unix nanoseconds; 0: it does not wait
 }
 
-// has is what the client has of the name once all that is in flight has arrived; nil: nothing, or it is not known.
+// has returns the client's version of the name once all responses in flight have arrived; nil: none or unknown.
 func (o override) has() *xds.Resource {
 	if o.flying != 0 {
 		return o.now
@@ -108,36 +110,36 @@ func (o override) has() *xds.Resource {
 	return o.have
 }
 
-// flight is a response that is not acknowledged.
+// flight is an unacknowledged response.
 type flight struct {
 	nonce    uint64
-	size     int             // on the wire, bytes
-	kept     int             // of what differs alone: less than size where a state-of-the-world response has more
+	size     int             // on the wire, in bytes
+	kept     int             // bytes of the differences alone: less than size for a larger state-of-the-world response
 	set      []*xds.Resource // sorted by name
 	removed  []string
-	at       manifest.Stack // sent, after this response
+	at       manifest.Stack // value of typed.sent after this response
 	revision int64
 	since    int64  // when it was sent, unix nanoseconds
 	version  string // of a state-of-the-world response
-	whole    bool   // it also carries what the flights before it set, less what was removed since
+	whole    bool   // it also carries the content of the earlier flights, without later removals
 }
 
-// Reply is a response to be sent.
+// Reply is a response to send.
 type Reply struct {
 	Type     xds.Type
 	URL      string          // of the type
-	Set      []*xds.Resource // by name; of a state-of-the-world stream's CDS and LDS: everything
-	Removed  []string        // sorted; never a name of Set
+	Set      []*xds.Resource // by name; in state-of-the-world CDS and LDS: everything
+	Removed  []string        // sorted; without names of Set
 	Nonce    string
-	Version  string          // the hash of the set; state of the world only
-	Encoded  mem.BufferSlice // Set, as xds.Pack makes it; not of a state-of-the-world stream
-	Size     int             // bytes on the wire, framing included
+	Version  string          // hash of the set; state of the world only
+	Encoded  mem.BufferSlice // Set, encoded by xds.Pack; not for state of the world
+	Size     int             // bytes on the wire, with framing
 	Revision int64
-	// Due says that it is outside the credit: sending it may block.
+	// Due means that the response is outside the credit: sending it may block.
 	Due bool
 }
 
-// New makes the state of a stream that nothing was asked on; set is the view's newest.
+// New returns the state of a stream without requests. set is the view's newest set.
 func New(cfg Config, set *manifest.Set) *State {
 	if cfg.Credit == 0 {
 		cfg.Credit = Credit
@@ -151,18 +153,19 @@ func New(cfg Config, set *manifest.Set) *State {
 // Target is the event that the view has a newer set.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
-// Withhold is the event that other versions must not be sent to this client although it has not refused them itself; nil: there are none.
-// The function is asked by Next and Urgent, about versions that the client does not have.
+// Withhold is the event that other versions must not be sent to this client though it has not refused them itself; nil:
+// no versions. Next and Urgent call the function for versions that the client does not have.
 func (s *State) Withhold(versions func(*xds.Resource) bool) { s.withheld = versions }
 
-// withholds says whether a version must not be sent.
+// withholds reports whether a version must not be sent.
 func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.withheld(r) }
 
-// Aims says whether the client is being brought to what a set has: whether Target was told of it, or of one with the same.
+// Aims reports whether the client's target is this set, or one with equal content.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
-// Took says whether the client has acknowledged, or refused, all configuration of the newest set that it asks for. Endpoints do
-// not count, nor do removals that wait, nor dynamic types, nor clusters whose answer may wait until others are warm (overtaken).
+// Took reports whether the client has acknowledged or refused all configuration of the newest set that it requests.
+// Endpoints, removals that wait, and dynamic types do not count. Nor do clusters whose answer may wait until others are
+// warm (overtaken).
 func (s *State) Took() bool {
 	for t := range s.types {
 		ty := &s.types[t]
@@ -177,18 +180,19 @@ func (s *State) Took() bool {
 	return !waits
 }
 
-// outstanding says whether an answer of a type is to come soon.
+// outstanding reports whether an answer of a type is expected soon.
 func (s *State) outstanding(t xds.Type) bool {
 	flights := s.typed(t).flights
 	return len(flights) > 0 && !s.overtaken(t, &flights[len(flights)-1])
 }
 
-// overtaken says whether a response with clusters has no answer although listeners or routes that were sent later have: a cluster warms.
+// overtaken reports whether a response with clusters is unanswered though later listeners or routes were answered: a
+// cluster warms.
 func (s *State) overtaken(t xds.Type, f *flight) bool {
 	return t == xds.Cluster && f.nonce < max(s.types[xds.Listener].ackedNonce, s.types[xds.Route].ackedNonce)
 }
 
-// Settled says whether everything that was sent is acknowledged or refused, but for clusters that warm.
+// Settled reports whether every response was acknowledged or refused, except for clusters that warm.
 func (s *State) Settled() bool {
 	if s.unacked == 0 {
 		return true
@@ -206,12 +210,13 @@ func (s *State) Settled() bool {
 	return true
 }
 
-// MayWarm says whether the client may leave clusters unacknowledged for as long as it likes, because one of them warms. One that begins with nothing
-// acknowledges its first clusters at once.
+// MayWarm reports whether the client may leave clusters unacknowledged without limit, because one of them warms. A
+// client that starts without resources acknowledges its first clusters at once.
 func (s *State) MayWarm() bool { return s.answered > 0 || s.claims || s.assumed }
 
-// EndResume is the event that the client had time to ask for everything it held before: removals of clusters no longer
-// wait for types that it has not asked for. An Envoy that asks for all but clusters warms one of these, and is sent clusters unasked.
+// EndResume is the event that the client had time to request everything that it held before. Removals of clusters then
+// no longer wait for types that it has not requested. An Envoy that requests everything except clusters warms one of
+// them, and is sent clusters unasked.
 func (s *State) EndResume() {
 	s.resumeOver = true
 	cds, lds := &s.types[xds.Cluster], &s.types[xds.Listener]
@@ -221,7 +226,7 @@ func (s *State) EndResume() {
 	}
 }
 
-// Idle says that Next has certainly nothing to give; cheap.
+// Idle reports whether Next certainly has no response. The call is cheap.
 func (s *State) Idle() bool {
 	for t := range s.types {
 		if !s.types[t].idle(s.stack(xds.Type(t))) {
@@ -236,12 +241,12 @@ func (s *State) Idle() bool {
 	return true
 }
 
-// idle says that nothing of a type is to be sent, and certainly nothing of a stack.
+// idle reports whether a type has nothing to send, and certainly nothing of a stack.
 func (ty *typed) idle(stack manifest.Stack) bool {
 	return !ty.subscribed || !ty.answer && !ty.fresh && len(ty.overrides) == 0 && len(ty.retry) == 0 && ty.sent == stack
 }
 
-// InFlight is the number of unacknowledged responses of a type.
+// InFlight returns the number of unacknowledged responses of a type.
 func (s *State) InFlight(t xds.Type) int {
 	if ty := s.typed(t); ty != nil {
 		return len(ty.flights)
@@ -249,16 +254,16 @@ func (s *State) InFlight(t xds.Type) int {
 	return 0
 }
 
-// Subscribed says whether a type was asked for on the stream.
+// Subscribed reports whether a type was requested on the stream.
 func (s *State) Subscribed(t xds.Type) bool {
 	ty := s.typed(t)
 	return ty != nil && ty.subscribed
 }
 
-// Unacked is the number of unacknowledged bytes.
+// Unacked returns the number of unacknowledged bytes.
 func (s *State) Unacked() int { return s.unacked }
 
-// typed is the state of a type; nil of a dynamic one that was never asked for.
+// typed returns the state of a type; nil for a dynamic type that was never requested.
 func (s *State) typed(t xds.Type) *typed {
 	if t < xds.NumTypes {
 		return &s.types[t]
@@ -269,7 +274,7 @@ func (s *State) typed(t xds.Type) *typed {
 	return nil
 }
 
-// stack is what the client is to have of a type.
+// stack returns the target of a type.
 func (s *State) stack(t xds.Type) manifest.Stack {
 	if d := s.dynamicOf(t); d != nil {
 		return d.target
@@ -279,7 +284,7 @@ func (s *State) stack(t xds.Type) manifest.Stack {
 
 func (ty *typed) wants(name string) bool { return ty.all || listed(ty.names, name) }
 
-// nameSum is the sum of the names subscribed to.
+// nameSum returns the sum of the subscribed names.
 func (ty *typed) nameSum() manifest.NameSum {
 	if ty.summed != ty.names {
 		ty.summed, ty.sum = ty.names, sumOf(ty.names.All())
@@ -294,7 +299,7 @@ func (ty *typed) put(name string, o override) {
 	ty.overrides[name] = o
 }
 
-// overrideOf is the override of a name; where there is none, one that says what the stack says.
+// overrideOf returns the override of a name, or one that equals the stack.
 func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 	if o, ok := ty.overrides[name]; ok {
 		return o
@@ -302,7 +307,7 @@ func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 	return override{have: stack.Get(name)}
 }
 
-// current is the override of a name; where there is none, one that says what was sent and acknowledged.
+// current returns the override of a name, or one that equals the sent and acknowledged state.
 func (ty *typed) current(name string) override {
 	if o, ok := ty.overrides[name]; ok {
 		return o
@@ -310,7 +315,7 @@ func (ty *typed) current(name string) override {
 	return ty.standing(name)
 }
 
-// standing is what the stacks and the responses in flight say of a name.
+// standing returns the state of a name according to the stacks and the responses in flight.
 func (ty *typed) standing(name string) override {
 	if nonce, r := ty.later(0, name); nonce != 0 {
 		return override{have: ty.acked.Get(name), flying: nonce, now: r}
@@ -318,7 +323,7 @@ func (ty *typed) standing(name string) override {
 	return override{have: ty.sent.Get(name)}
 }
 
-// tidy sets an override, or drops it where it is superfluous.
+// tidy sets an override, or drops it if it is superfluous.
 func (ty *typed) tidy(name string, o override) {
 	if ty.superfluous(name, o) {
 		delete(ty.overrides, name)
@@ -327,7 +332,7 @@ func (ty *typed) tidy(name string, o override) {
 	ty.put(name, o)
 }
 
-// tidyAll is tidy for all overrides.
+// tidyAll drops all superfluous overrides.
 func (ty *typed) tidyAll() {
 	for name, o := range ty.overrides {
 		if ty.superfluous(name, o) {
@@ -336,7 +341,7 @@ func (ty *typed) tidyAll() {
 	}
 }
 
-// superfluous says whether an override says nothing else than the stacks, and those that come between them as responses are acknowledged.
+// superfluous reports whether an override equals the stacks, and those between them that become acknowledged.
 func (ty *typed) superfluous(name string, o override) bool {
 	if o.flying != 0 || o.force || o.held || o.refused != "" || !same(o.have, ty.sent.Get(name)) {
 		return false
@@ -349,7 +354,7 @@ func (ty *typed) superfluous(name string, o override) bool {
 	return ty.acked == ty.sent || same(o.have, ty.acked.Get(name))
 }
 
-// same says whether two resources are one as far as a client can see.
+// same reports whether two resources are equal for a client.
 func same(a, b *xds.Resource) bool {
 	return a == b || a != nil && b != nil && a.Version == b.Version
 }

@@ -7,15 +7,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Patience is how long a listener or a route waits for the clusters that it newly names: with what it takes to be sent,
-// less than two seconds.
+// Patience bounds the time for which a listener or a route waits for the clusters that it newly names. With the time to
+// send it, the delay is less than two seconds.
 const Patience = 1500 * time.Millisecond
 
 // Tick is the event that time has passed.
 func (s *State) Tick(now time.Time) { s.now = max(s.now, now.UnixNano()) }
 
-// Wake is when Next has to be called again if nothing else happens: when the first of what waits for clusters has
-// waited for long enough. False: nothing waits.
+// Wake returns when Next must be called again without other events: when the first resource that waits for clusters has
+// waited long enough. False: nothing waits.
 func (s *State) Wake() (at time.Time, ok bool) {
 	var first int64
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
@@ -28,21 +28,21 @@ func (s *State) Wake() (at time.Time, ok bool) {
 	return time.Unix(0, first).Add(Patience), first != 0
 }
 
-// opened are the clusters that the client is to have and has acknowledged no version of. Of each: whether it is warm
-// all the same when the client reads what is sent next.
+// opened holds the target's clusters of which the client has acknowledged no version, and for each whether it is warm
+// all the same when the client reads the next response.
 type opened struct {
 	known    bool
 	clusters map[string]bool
-	secrets  map[string]bool // of the proxy's agent: whether a cluster that is acknowledged has it
+	secrets  map[string]bool // secrets of the proxy's agent: whether an acknowledged cluster has it
 }
 
-// openClusters finds the open clusters, once for all names that are decided about together. Cheap where everything is
-// acknowledged.
+// openClusters returns the open clusters. It computes them once for all names of a run of decisions, and is cheap if
+// everything is acknowledged.
 func (s *State) openClusters() map[string]bool {
 	cds, goal := &s.types[xds.Cluster], s.target.Types[xds.Cluster]
 	answered := cds.acked
 	if !s.claims && !s.early && cds.settled == 0 && len(cds.flights) > 0 {
-		answered = cds.flights[0].at // who begins with nothing asks for listeners when its first clusters are warm
+		answered = cds.flights[0].at // a client that starts without resources requests listeners once its first clusters are warm
 	}
 	if !cds.subscribed || s.assumed || answered == goal && len(cds.overrides) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (s *State) openClusters() map[string]bool {
 			}
 		}
 	}
-	for i := range cds.flights { // what is removed and comes back is a new cluster
+	for i := range cds.flights { // a cluster that is removed and comes back is a new one
 		for _, name := range cds.flights[i].removed {
 			if goal.Get(name) != nil && cds.wants(name) {
 				_, r := cds.later(cds.flights[i].nonce, name)
@@ -73,15 +73,15 @@ func (s *State) openClusters() map[string]bool {
 			continue
 		}
 		if o.flying == 0 && (want.Version == o.refused || s.withholds(want)) {
-			continue // it is not sent: to wait for it has no end
+			continue // it is not sent, so waiting would have no end
 		}
 		open[name] = s.warmBehind(o.has())
 	}
 	return open
 }
 
-// warmBehind says whether a cluster that was sent is warm when the client reads what is sent next: its assignment was
-// sent behind it, and the client has its secrets. nil, no cluster, never is.
+// warmBehind reports whether a sent cluster is warm when the client reads the next response: its assignment was sent
+// behind it, and the client has its secrets. It is false for nil.
 func (s *State) warmBehind(r *xds.Resource) bool {
 	if r == nil || r.WarmsUnseen {
 		return false
@@ -99,7 +99,7 @@ func (s *State) warmBehind(r *xds.Resource) bool {
 	return len(r.Needs) > 0
 }
 
-// assigned says whether an assignment was sent, and is not to be sent again behind its cluster.
+// assigned reports whether an assignment was sent and need not be sent again behind its cluster.
 func (s *State) assigned(name string) bool {
 	eds := &s.types[xds.Endpoint]
 	if !eds.subscribed || eds.fresh || !eds.wants(name) {
@@ -109,7 +109,7 @@ func (s *State) assigned(name string) bool {
 	return !o.force && o.has() != nil
 }
 
-// hasSecret says whether the client has acknowledged a secret; one of its agent's: whether it has acknowledged a
+// hasSecret reports whether the client has acknowledged a secret; for one of its agent, whether it has acknowledged a
 // cluster that needs it.
 func (s *State) hasSecret(name string) bool {
 	if sds := &s.types[xds.Secret]; sds.subscribed && sds.wants(name) {
@@ -124,7 +124,7 @@ func (s *State) hasSecret(name string) bool {
 	return has
 }
 
-// clusterHas says whether the client has acknowledged a cluster that has a secret.
+// clusterHas reports whether the client has acknowledged a cluster with a secret.
 func (s *State) clusterHas(secret string) bool {
 	cds := &s.types[xds.Cluster]
 	for r := range cds.acked.All() {
@@ -135,8 +135,8 @@ func (s *State) clusterHas(secret string) bool {
 	return false
 }
 
-// awaits says whether a listener or route waits for clusters: it newly names one that is open and not warm. What
-// authorises, authenticates or encrypts never waits, nor does what has waited for long enough.
+// awaits reports whether a listener or route waits for clusters: it newly names an open cluster that is not warm.
+// Resources that authorise, authenticate or encrypt never wait, and others wait for Patience at most.
 func (s *State) awaits(t xds.Type, want *xds.Resource, o override) bool {
 	if t != xds.Listener && t != xds.Route || o.since != 0 && s.now-o.since >= int64(Patience) {
 		return false
@@ -153,7 +153,7 @@ func (s *State) awaits(t xds.Type, want *xds.Resource, o override) bool {
 	return newlyNames(want, has, open, cold) && !want.Guards() && !has.Guards()
 }
 
-// newlyNames says whether a resource names one of some clusters that pick chooses, and another version of it does not.
+// newlyNames reports whether a resource names one of the clusters that pick selects, and its previous version does not.
 func newlyNames(r, before *xds.Resource, clusters map[string]bool, pick func(string) bool) bool {
 	if r.NumNames() < len(clusters) {
 		for name := range r.EachName {
@@ -171,12 +171,12 @@ func newlyNames(r, before *xds.Resource, clusters map[string]bool, pick func(str
 	return false
 }
 
-// passes says whether a resource that the client has no version of may be sent now.
+// passes reports whether a resource that the client has no version of may be sent now.
 func (s *State) passes(t xds.Type, r *xds.Resource) bool {
 	return !s.withholds(r) && !s.awaits(t, r, override{})
 }
 
-// allPass is passes for all of a list, at no cost where nothing is withheld and no cluster is open.
+// allPass is passes for a list. It costs nothing if no version is withheld and no cluster is open.
 func (s *State) allPass(t xds.Type, all []*xds.Resource) bool {
 	if s.withheld == nil && (t != xds.Listener && t != xds.Route || len(s.openClusters()) == 0) {
 		return true

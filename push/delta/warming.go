@@ -8,26 +8,26 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Warming is why a client does not answer about clusters, for debugging.
+// Warming describes why a client does not answer responses with clusters, for debugging.
 type Warming struct {
-	// Since is when the oldest response with clusters was sent that has no answer, although the client had time for it;
-	// zero: there is none. A refusal of it, or of a newer one, is not visible yet.
+	// Since is when the oldest response with clusters was sent that the client has not answered in time; zero: there is no
+	// such response. Its refusal, or that of a newer one, is not visible yet.
 	Since time.Time
-	// Clusters are those that may warm, sorted: at most maxSuspects. More is how many others there are.
+	// Clusters are those that may be warming, sorted, maxSuspects at most. More counts the others.
 	Clusters []string
 	More     int
-	// NotRequested: the client does not ask for clusters, as an Envoy that connected again while one of them warms. It
-	// is sent them all the same.
+	// NotRequested means that the client does not request clusters, like an Envoy that reconnects while one of them warms.
+	// It is sent them all the same.
 	NotRequested bool
 }
 
 const (
-	// warmingAfter is for how long an answer about clusters may take before the client counts as warming.
+	// warmingAfter bounds the time for an answer about clusters before the client counts as warming.
 	warmingAfter = time.Second
 	maxSuspects  = 20
 )
 
-// Warming says whether the client warms clusters, and which may be meant. It costs as much as there are clusters in
+// Warming returns whether the client warms clusters, and which these may be. Its cost grows with the clusters in
 // flight.
 func (s *State) Warming(now time.Time) (w Warming) {
 	cds := &s.types[xds.Cluster]

@@ -13,12 +13,11 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// Message is a request as it came from the wire. Its strings and bytes are slices of the raw message: they live as long
-// as that.
+// Message is a parsed request. Its strings and bytes are slices of the raw message, and live as long as that.
 type Message struct {
 	Request
 	TypeURL string
-	Node    []byte // an encoded core.v3.Node; nil: none
+	Node    []byte // an encoded core.v3.Node; nil: the request has no node
 }
 
 // Field numbers of envoy.service.discovery.v3 (discovery.proto).
@@ -28,12 +27,12 @@ const (
 	sotwVersion, sotwNode, sotwNames, sotwType, sotwNonce, sotwError = 1, 2, 3, 4, 5, 6
 )
 
-// ParseDelta reads a DeltaDiscoveryRequest that came in pieces, without making objects of what it lists, and sums up names
-// and initial versions on the way. Unknown fields are skipped; a list that is not there (an ACK has none) is nil.
-// An error: it is no such message, or a field has more than it may.
+// ParseDelta parses a DeltaDiscoveryRequest in pieces without making objects of its lists, and sums up names and
+// initial versions on the way. Unknown fields are skipped. A missing list is nil; an ACK has no lists. Errors: the
+// message is malformed, or a field exceeds its bound.
 func ParseDelta(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
-	var lists [deltaError + 1]bool // by field: it is there
+	var lists [deltaError + 1]bool // by field: the list exists
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {
 		if field < protowire.Number(len(lists)) {
 			lists[field] = true
@@ -73,7 +72,7 @@ func ParseDelta(raw ...[]byte) (Message, error) {
 	return m, err
 }
 
-// initial iterates over the initial versions of a message that was walked without error.
+// initial yields the initial versions of a message that was walked without error.
 func initial(whole [][]byte) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for value := range fields(whole, deltaInitial) {
@@ -84,7 +83,8 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 	}
 }
 
-// ParseSotW reads a state-of-the-world DiscoveryRequest that came in pieces. An error: it is no such message, or a field has more than it may.
+// ParseSotW parses a state-of-the-world DiscoveryRequest in pieces. Errors: the message is malformed, or a field
+// exceeds its bound.
 func ParseSotW(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {
@@ -109,7 +109,7 @@ func ParseSotW(raw ...[]byte) (Message, error) {
 	return m, err
 }
 
-// asks takes one name that is subscribed to.
+// asks adds one subscribed name.
 func (r *Request) asks(value []byte, field string) error {
 	err := name(value, field)
 	if err == nil {
@@ -118,12 +118,12 @@ func (r *Request) asks(value []byte, field string) error {
 	return err
 }
 
-// failure reads a google.rpc.Status.
+// failure parses a google.rpc.Status.
 func (m *Message) failure(status []byte) error {
 	m.Failed = true
 	return visit(status, "error_detail", func(field protowire.Number, value []byte) error {
 		if field == 2 {
-			m.Error = borrow(value) // Envoy's words may be cut in the middle of a rune
+			m.Error = borrow(value) // Envoy's message may be cut in the middle of a rune
 		}
 		return nil
 	})
@@ -135,7 +135,7 @@ func name(value []byte, field string) error {
 	return text(&s, value, field)
 }
 
-// entry reads one entry of initial_resource_versions.
+// entry parses one entry of initial_resource_versions.
 func entry(value []byte) (key, version string, err error) {
 	const what = "initial_resource_versions"
 	if key, version, ok := usual(value); ok {
@@ -160,10 +160,10 @@ func entry(value []byte) (key, version string, err error) {
 	return key, version, nil
 }
 
-// usual reads an entry as almost all are: a key and a version, in this order, both shorter than 128 bytes, and ASCII.
+// usual parses an entry of the common form: a key and a version, in this order, both shorter than 128 bytes, and ASCII.
 func usual(value []byte) (key, version string, ok bool) {
 	const keyTag, versionTag = 1<<3 | byte(protowire.BytesType), 2<<3 | byte(protowire.BytesType)
-	if len(value) < 4 || value[0] != keyTag || !ascii(value) { // so lengths are of one byte, too
+	if len(value) < 4 || value[0] != keyTag || !ascii(value) { // ASCII also means that lengths have one byte
 		return "", "", false
 	}
 	end := 2 + int(value[1])
@@ -173,8 +173,8 @@ func usual(value []byte) (key, version string, ok bool) {
 	return borrow(value[2:end]), borrow(value[end+2:]), true
 }
 
-// ascii says whether all bytes are below 0x80, eight at a time: names and versions almost always are, and thousands come
-// with a proxy that reconnects.
+// ascii reports whether all bytes are below 0x80, eight at a time. Names and versions nearly always are, and a
+// reconnecting proxy sends thousands.
 func ascii(b []byte) bool {
 	const high = 0x8080808080808080
 	for ; len(b) >= 16; b = b[16:] {
@@ -207,7 +207,7 @@ func notText(field string, value []byte) error {
 
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// list iterates over a repeated string of a message that was walked without error.
+// list yields a repeated string of a message that was walked without error.
 func list(whole [][]byte, number protowire.Number) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for value := range fields(whole, number) {

@@ -105,7 +105,7 @@ func holdersOf(s *mirror.Snapshot) holders {
 	return all
 }
 
-// read adds the addresses of a record. nil and records of other kinds have none of interest.
+// read adds the addresses of a record. It ignores nil and other kinds.
 func (all holders) read(r model.Record) {
 	switch t := r.(type) {
 	case *model.Workload:

@@ -1,12 +1,12 @@
 package quarantine
 
-// admits says whether a reporter may be counted in one more group: it has not refused too much.
+// admits reports whether a reporter may count in one more group: it has not refused too much.
 func (s *State) admits(e *entry, r Report) bool {
 	has := e.groupsOf(r.Reporter)
 	return has < maxOfEnvoys && (has > 0 || s.room(r))
 }
 
-// room says whether an identity, and the credential that it has shown, may be counted in one more entry.
+// room reports whether an identity, and its credential, may count in one more entry.
 func (s *State) room(r Report) bool {
 	if r.Key.Identity != "" { // the reporter is a credential
 		return s.refused[r.Reporter] < maxOfShare
@@ -14,7 +14,7 @@ func (s *State) room(r Report) bool {
 	return s.refused[r.Reporter] < maxOfReporter && s.shares[r.Credential] < maxOfShare
 }
 
-// charge counts an identity in one more entry, and the credential that it has shown.
+// charge counts an identity, and its credential, in one more entry.
 func (s *State) charge(e *entry, r Report) {
 	s.refused[r.Reporter]++
 	if r.Credential == (Credential{}) {
@@ -27,7 +27,7 @@ func (s *State) charge(e *entry, r Report) {
 	e.charged[r.Reporter] = r.Credential
 }
 
-// discharge is the inverse.
+// discharge is the inverse of charge.
 func (s *State) discharge(e *entry, by Reporter) {
 	if s.refused[by]--; s.refused[by] == 0 {
 		delete(s.refused, by)

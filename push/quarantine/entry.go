@@ -8,18 +8,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// entry is what is known of a version.
+// entry is the state of one version.
 type entry struct {
 	key       Key
 	namespace string
 	text      string
 	objects   []model.Place
 	groups    []*group // one for each version of Envoy
-	reported  bool     // it was said that it is withheld
-	ended     Decision // why it is withheld no more from the version of Envoy that it was withheld from last
-	last      Withheld // as it was before
+	reported  bool     // the withholding was reported
+	ended     Decision // why the last withholding from a version of Envoy ended
+	last      Withheld // its state before that
 
-	charged map[Reporter]Credential // what each identity had shown that refused it first, where that is told apart
+	charged map[Reporter]Credential // credential of each identity's first refusal, where credentials are distinguished
 }
 
 func (e *entry) ends(why Decision) {
@@ -37,7 +37,7 @@ func (e *entry) group(envoy string) *group {
 	return nil
 }
 
-// groupsOf counts the groups that a reporter is in.
+// groupsOf counts the groups of a reporter.
 func (e *entry) groupsOf(by Reporter) (n int) {
 	for _, g := range e.groups {
 		if slices.Contains(g.reporters, by) {
@@ -90,28 +90,28 @@ func (e *entry) listing() Withheld {
 	return w
 }
 
-// group is what is known of a version among the proxies that run one version of Envoy.
+// group is the state of a version among the proxies with one version of Envoy.
 type group struct {
 	envoy       string
-	reporters   []Reporter // who refused it since it was released last
-	accepted    []Reporter // who acknowledged a retry since the last refusal, and did not suffice alone
+	reporters   []Reporter // reporters that refused it since its last release
+	accepted    []Reporter // reporters that acknowledged a retry since the last refusal, without sufficing alone
 	first, last time.Time  // refusals
-	released    time.Time  // refusals until then do not count; zero: it never was
+	released    time.Time  // refusals up to this time do not count; zero: never released
 	withheld    bool
-	doubted     bool // a quorum has refused it after it was released
+	doubted     bool // a quorum has refused it after its release
 
-	retries int       // that failed
-	base    time.Time // when the last of them did, or when it was withheld
-	due     time.Time // the next one
-	stream  uint64    // that is sent a retry; 0: none
-	until   time.Time // by which it answers
+	retries int       // number of failed retries
+	base    time.Time // time of the last failed retry, or of the withholding
+	due     time.Time // time of the next retry
+	stream  uint64    // the stream with a retry in progress; 0: none
+	until   time.Time // deadline of its answer
 	asked   []Reporter
 }
 
-// free says that it was released, and not refused by a quorum since.
+// free reports whether the version was released and not refused by a quorum since.
 func (g *group) free() bool { return !g.withheld && !g.released.IsZero() }
 
-// newest is when it was refused or released last; where it never was, when a retry failed.
+// newest returns the last refusal or release; without either, the last failed retry.
 func (g *group) newest() time.Time {
 	switch {
 	case g.last.IsZero() && g.released.IsZero():

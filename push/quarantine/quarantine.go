@@ -1,28 +1,30 @@
-// Package quarantine decides which versions of resources are withheld from whole views because proxies refused them, and
-// when a withheld version is sent to one proxy again, a retry.
+// Package quarantine decides which versions of resources are withheld from whole views because proxies refused them,
+// and when a withheld version is sent to one proxy again, a retry.
 //
-// A version is withheld from the proxies of a view that run one version of Envoy, once a quorum of distinct identities which
-// run that Envoy refused it. Proxies of the view that run another Envoy are then sent it one at a time, until one of them
-// acknowledges it, or a quorum of their own refused it.
+// A version is withheld from the proxies of a view that run one version of Envoy, once a quorum of distinct identities
+// with that Envoy refused it. Proxies of the view with another Envoy are then sent it one at a time, until one of them
+// acknowledges it, or a quorum of their own refuses it.
 //
-// What is withheld is retried, by one proxy at a time on each replica: first after Settings.Pause, and after each retry that
-// failed twice as long as before. A retry that is refused prolongs the withholding, one that ends without an answer (the proxy
-// may have crashed of it) only puts off the next one. Each identity prolongs by retries, and by its first refusal; what it
-// repeats unasked changes nothing. A version that nobody refused for Settings.Keep is forgotten, and sent to everybody.
+// Withheld versions are retried, by one proxy at a time on each replica: first after Settings.Pause, and after each
+// failed retry twice as long as before. A refused retry prolongs the withholding. A retry that ends without an answer,
+// perhaps because the proxy crashed, only delays the next one. Each identity prolongs the withholding by retries and by
+// its first refusal; repeated refusals without a retry have no effect. A version without a refusal for Settings.Keep is
+// forgotten, and sent to everybody.
 //
-// One acknowledgement of a retry releases the version, with two exceptions, because one identity must not decide alone against
-// others that refuse: an identity that refused the version itself, and every identity after a release that a quorum has
-// contradicted by refusing again, is one of as many distinct identities as are needed to withhold. These must all acknowledge,
-// one retry after the other, with no refusal between them.
+// One acknowledgement of a retry releases the version, with two exceptions, because one identity must not decide alone
+// against others that refuse. The exceptions are an identity that refused the version itself, and every identity after
+// a release that a quorum has contradicted by refusing again. These need acknowledgements of as many distinct
+// identities as are needed to withhold, one retry after the other, without a refusal in between.
 //
-// What the workloads of one identity refuse is withheld from that identity's proxies alone (Key.Identity), by the same rules: what counts
-// as an identity elsewhere is one credential there, that of a Pod for instance. So a version that only the proxies of one service account
-// refuse is withheld from them, and from nobody else. Where a version is withheld from all proxies of the view, that goes before.
+// Versions that the workloads of one identity refuse are withheld from that identity's proxies alone (Key.Identity), by
+// the same rules: one credential there, such as that of a Pod, corresponds to one identity elsewhere. So a version that
+// only the proxies of one service account refuse is withheld from them alone. A withholding from all proxies of the
+// view takes precedence.
 //
-// Replicas exchange Reports, and each comes to its decisions by the same rules. What is withheld from one identity alone each decides by
-// what its own proxies answer.
+// Replicas exchange Reports, and each decides by the same rules. Withholding from one identity alone is decided by each
+// replica from the answers of its own proxies.
 //
-// Owns: who refused what, what is withheld, which retries are under way.  Reads: push/xds.  Never: a stream, etcd.
+// Owns: the refusals, the withheld versions, the retries in progress. Reads: push/xds. Never: a stream, etcd.
 //
 // # Replicas
 //
@@ -32,8 +34,8 @@
 // replica decides by itself, with or without etcd.
 //
 // Every second serve.Server looks for a stream that lacks a version whose retry is due. It sends released versions to
-// the streams that lack them, to eight first and then to twice as many each second. Withheld versions are the
-// exception to the promise that replicas send equal bytes.
+// the streams that lack them, to eight first and then to twice as many each second. Withheld versions are the exception
+// to the promise that replicas send equal bytes.
 package quarantine
 
 import (
@@ -50,29 +52,29 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Key is one version of one resource, as the proxies of one view are to have it.
+// Key is one version of one resource in the proxies' configuration of one view.
 type Key struct {
 	View    string // serve.Proxy.ID, equal on all replicas
 	Type    xds.Type
 	Name    string
 	Version string
-	// Identity is whose proxies alone are meant, a SPIFFE ID; empty: all of the view.
+	// Identity restricts the key to the proxies of one identity, a SPIFFE ID; empty: all proxies of the view.
 	Identity string
 }
 
-// Covers says whether proxies of an identity are meant.
+// Covers reports whether the key applies to proxies of an identity.
 func (k Key) Covers(identity string) bool { return k.Identity == "" || k.Identity == identity }
 
-// Of is the same version as the proxies of one identity are to have it; of an empty one: as all are.
+// Of returns the key restricted to one identity; to none if identity is empty.
 func (k Key) Of(identity string) Key {
 	k.Identity = identity
 	return k
 }
 
-// Reporter is who answered: a hash of an identity; of a Key that means one identity alone, its Credential.
+// Reporter identifies the author of an answer: a hash of an identity; for a Key with Identity, its Credential.
 type Reporter [16]byte
 
-// ReporterOf is the reporter of an identity (a SPIFFE ID); where that is empty, as on plain text, of a node's id.
+// ReporterOf returns the Reporter of an identity (a SPIFFE ID). Without one, as on plain text, it is that of a node id.
 func ReporterOf(identity, node string) Reporter {
 	sum := sha256.Sum256([]byte(cmp.Or(identity, "node:"+node)))
 	return Reporter(sum[:16])
@@ -81,7 +83,8 @@ func ReporterOf(identity, node string) Reporter {
 // Credential is a hash of a credential of an identity.
 type Credential [16]byte
 
-// CredentialOf is that of what an identity has shown; zero where that is not told apart (empty).
+// CredentialOf returns the Credential of an identity's credential; zero if it is empty, so that credentials are not
+// distinguished.
 func CredentialOf(identity, credential string) (c Credential) {
 	if credential != "" {
 		sum := sha256.Sum256([]byte(identity + "\x00" + credential))
@@ -90,24 +93,25 @@ func CredentialOf(identity, credential string) (c Credential) {
 	return c
 }
 
-// Report is what one proxy answered to one version.
+// Report is one proxy's answer to one version.
 type Report struct {
 	Key
 	Reporter Reporter
-	By       string // the SPIFFE ID of Reporter; empty: it has none
-	// Credential tells apart the credentials of one identity, so that none takes all the room of its identity; zero: nothing does, as in what
-	// other replicas report.
+	By       string // the SPIFFE ID of Reporter; empty: not authenticated
+	// Credential distinguishes the credentials of one identity, so that no credential uses up the room of its identity. It
+	// is zero if they are not distinguished, as in reports of other replicas.
 	Credential Credential
-	Envoy      string        // version of the proxy's Envoy; empty: it does not say
-	At         time.Time     // when the answer came; zero: now
-	Accepted   bool          // it acknowledged the version; else it refused it
+	Envoy      string        // version of the proxy's Envoy; empty: not stated
+	At         time.Time     // time of the answer; zero: now
+	Accepted   bool          // the version was acknowledged; false: refused
 	Retry      bool          // the version was sent to it as a retry
 	Namespace  string        // of the proxy
-	Text       string        // why it refused, in its words, cut
-	Objects    []model.Place // what the resource was made of, the likeliest culprit first
+	Text       string        // the proxy's message, cut
+	Objects    []model.Place // the objects from which the resource was made, the likeliest cause first
 }
 
-// ofIdentity is the same answer, as one that counts for the proxies of its own identity. false: nothing tells these apart.
+// ofIdentity returns the same answer for the proxies of its own identity; false if their credentials are not
+// distinguished.
 func (r Report) ofIdentity() (Report, bool) {
 	if r.By == "" || r.Credential == (Credential{}) {
 		return r, false
@@ -120,34 +124,36 @@ func (r Report) ofIdentity() (Report, bool) {
 type Withheld struct {
 	Key
 	Namespace string   // of the view's proxies
-	Envoys    []string // the versions of Envoy that it is withheld from
-	// distinct identities, of Key.Identity credentials, that refused it, counted up to maxReporters for each version of Envoy
+	Envoys    []string // versions of Envoy from which it is withheld
+	// RefusedBy counts the distinct identities (with Key.Identity: credentials) that refused it, up to maxReporters for
+	// each version of Envoy.
 	RefusedBy   int
 	First, Last time.Time // refusals
-	Next        time.Time // the next retry on this replica, at the earliest
-	Text        string    // why, in the words of the proxy that was the first to say so
+	Next        time.Time // earliest time of the next retry on this replica
+	Text        string    // message of the first proxy that gave one
 	Objects     []model.Place
 }
 
-// Config is what a Quarantine is made of. The zero Config is ready for use.
+// Config configures a Quarantine. The zero Config is ready for use.
 type Config struct {
 	Settings
 	Now func() time.Time // nil: time.Now
 	Log *slog.Logger     // nil: slog.Default()
-	// Share is given each answer that a proxy of this replica gave, for the other replicas. The goroutine that reads its stream waits for it. nil: there are none.
+	// Share receives each answer of this replica's proxies, for other replicas. The goroutine that reads the stream waits
+	// for it. nil: answers are not shared.
 	Share func(Report)
 }
 
-// Quarantine is a State that many goroutines use, with a clock, a log and metrics.
+// Quarantine is a State for many goroutines, with a clock, a log and metrics.
 type Quarantine struct {
 	cfg    Config
-	active atomic.Int32 // versions that are withheld; 0 makes Withholds free
+	active atomic.Int32 // number of withheld versions; with 0 Withholds costs nothing
 
 	mu    sync.RWMutex // a leaf: guards state
 	state *State
 }
 
-// New makes a quarantine in which nothing is withheld.
+// New returns a Quarantine without withheld versions.
 func New(cfg Config) *Quarantine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -158,8 +164,9 @@ func New(cfg Config) *Quarantine {
 	return &Quarantine{cfg: cfg, state: NewState(cfg.Settings)}
 }
 
-// WithheldFrom lists what a stream of a view, by its number from 1, and of an identity, must not be sent; nil: nothing. It is asked before every response: it
-// is free while nothing is withheld, and costs as much as is withheld from the view.
+// WithheldFrom lists the versions that a stream of a view and an identity must not be sent; nil: none apply. Streams
+// are numbered from 1. It is called before every response: it costs nothing while no version is withheld, and otherwise
+// grows with the view's withheld versions.
 func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) []Key {
 	if !q.Active() {
 		return nil
@@ -169,8 +176,8 @@ func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) [
 	return q.state.WithheldFrom(view, identity, envoy, stream)
 }
 
-// Withholds says whether a stream, by its number from 1, must not be sent a version. It is free while nothing is withheld, and does not
-// allocate.
+// Withholds reports whether a stream, numbered from 1, must not be sent a version. It costs nothing while no version is
+// withheld, and does not allocate.
 func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 	if q.active.Load() == 0 {
 		return false
@@ -180,11 +187,11 @@ func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 	return q.state.Withholds(k, envoy, stream)
 }
 
-// Active says whether anything is withheld; free.
+// Active reports whether any version is withheld. It costs nothing.
 func (q *Quarantine) Active() bool { return q.active.Load() > 0 }
 
-// Report takes note of what the proxy of a stream of this replica answered, of an answer to a version that was withheld from its identity alone
-// for that identity, of others for all and for its identity.
+// Report processes the answer of a proxy of this replica. An answer to a version that was withheld from its identity
+// alone counts for that identity, any other for all and for its identity.
 func (q *Quarantine) Report(stream uint64, r Report) {
 	now := q.cfg.Now()
 	if r.At.IsZero() || r.At.After(now) {
@@ -211,19 +218,19 @@ func (q *Quarantine) Report(stream uint64, r Report) {
 	}
 }
 
-// answered applies a report of a stream, which may be the answer to a retry. With the lock.
+// answered applies a report of a stream, which may answer a retry. The caller holds the lock.
 func (q *Quarantine) answered(r *Report, stream uint64) {
 	r.Retry = q.state.Answered(r.Key, r.Envoy, stream) || r.Accepted
 	q.state.Apply(*r)
 }
 
-// Merge takes note of reports of other replicas; what is known already changes nothing.
+// Merge processes reports of other replicas. Known reports have no effect.
 func (q *Quarantine) Merge(reports []Report) {
 	now := q.cfg.Now()
 	q.change(now, func() { q.state.Merge(now, reports) })
 }
 
-// Tick forgets what is over. Call it every second or so.
+// Tick forgets expired state. Call it about every second.
 func (q *Quarantine) Tick() {
 	now := q.cfg.Now()
 	q.mu.RLock()
@@ -234,7 +241,7 @@ func (q *Quarantine) Tick() {
 	}
 }
 
-// Due says whether a proxy of a version of Envoy is to be sent a version as a retry now.
+// Due reports whether a proxy with a version of Envoy should be sent a version as a retry now.
 func (q *Quarantine) Due(k Key, envoy string) bool {
 	now := q.cfg.Now()
 	q.mu.RLock()
@@ -242,14 +249,14 @@ func (q *Quarantine) Due(k Key, envoy string) bool {
 	return q.state.Due(now, k, envoy)
 }
 
-// Suits says how well a retry by a reporter suits, up to Best; 0: not at all.
+// Suits returns how suitable a reporter is for a retry, from 0 (not at all) to Best.
 func (q *Quarantine) Suits(k Key, envoy string, by Reporter) int {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.state.Suits(k, envoy, by)
 }
 
-// Begin makes a stream the one that is sent a version as a retry; false: it is not due any more.
+// Begin starts the retry of a version on a stream; false: the retry is no longer due.
 func (q *Quarantine) Begin(k Key, envoy string, by Reporter, stream uint64) (begun bool) {
 	now := q.cfg.Now()
 	q.change(now, func() { begun = q.state.Begin(now, k, envoy, by, stream) })
@@ -264,14 +271,14 @@ func (q *Quarantine) Leave(stream uint64) {
 	}
 }
 
-// Remembers says whether reports about a version still count.
+// Remembers reports whether reports about a version still count.
 func (q *Quarantine) Remembers(k Key) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.state.Remembers(k)
 }
 
-// Withheld lists what is withheld, by view, type and name.
+// Withheld lists the withheld versions, by view, type and name.
 func (q *Quarantine) Withheld() []Withheld {
 	if !q.Active() {
 		return nil
@@ -281,14 +288,15 @@ func (q *Quarantine) Withheld() []Withheld {
 	return q.state.Withheld()
 }
 
-// Resumed lists what was released since it was last asked: proxies that lack it may be sent it. There is one caller.
+// Resumed lists the versions that were released since the last call, so that they can be sent to proxies that lack
+// them. There is one caller.
 func (q *Quarantine) Resumed() []Key {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.state.Resumed()
 }
 
-// change does something with the state, and tells what came of it.
+// change changes the state, and reports the resulting decisions.
 func (q *Quarantine) change(now time.Time, do func()) {
 	q.mu.Lock()
 	do()

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// maxAsked is how many reporters are remembered that were sent a retry here.
+// maxAsked bounds the reporters of retries that are remembered.
 const maxAsked = 16
 
-// pause is the time between two retries.
+// pause returns the time between two retries.
 func (g *group) pause(set Settings) time.Duration {
-	most := set.Keep * 4 / 5 // before it is forgotten
+	most := set.Keep * 4 / 5 // before the version is forgotten
 	pause := min(set.Pause, most)
 	for range g.retries {
 		if pause = min(2*pause, most); pause == most {
@@ -20,7 +20,7 @@ func (g *group) pause(set Settings) time.Duration {
 	return pause
 }
 
-// Due says whether a proxy of a version of Envoy is to be sent a version as a retry.
+// Due reports whether a proxy with a version of Envoy should be sent a version as a retry.
 func (s *State) Due(now time.Time, k Key, envoy string) bool {
 	e := s.entries[k]
 	return e != nil && !s.fromAll(k, envoy) && e.isDue(now, envoy)
@@ -34,11 +34,11 @@ func (e *entry) isDue(now time.Time, envoy string) bool {
 	return g == nil || !g.free() && g.stream == 0 && !now.Before(g.due)
 }
 
-// Best is what Suits says of a reporter that has neither refused the version nor was sent it as a retry before.
+// Best is the result of Suits for a reporter that has neither refused the version nor had a retry.
 const Best = 2
 
-// Suits says how well a retry by a reporter suits, up to Best; 0: not at all, because it has acknowledged the version and that
-// was not enough.
+// Suits returns how suitable a reporter is for a retry, from 0 to Best. 0 means that it has acknowledged the version
+// already, without sufficing.
 func (s *State) Suits(k Key, envoy string, by Reporter) int {
 	e := s.entries[k]
 	if e == nil {
@@ -56,7 +56,7 @@ func (s *State) Suits(k Key, envoy string, by Reporter) int {
 	return Best
 }
 
-// Begin makes a stream the one that is sent a version as a retry; false: it is not due.
+// Begin starts the retry of a version on a stream; false: the retry is not due.
 func (s *State) Begin(now time.Time, k Key, envoy string, by Reporter, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.isDue(now, envoy) || s.Suits(k, envoy, by) == 0 {
@@ -76,7 +76,7 @@ func (s *State) Begin(now time.Time, k Key, envoy string, by Reporter, stream ui
 	return true
 }
 
-// Answered ends the retry of a version on a stream; false: there is none.
+// Answered ends the retry of a version on a stream; false: there is no such retry.
 func (s *State) Answered(k Key, envoy string, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil {
@@ -91,7 +91,7 @@ func (s *State) Answered(k Key, envoy string, stream uint64) bool {
 	return true
 }
 
-// Leave ends the retries of a stream, without an answer.
+// Leave ends the retries of a stream without an answer.
 func (s *State) Leave(now time.Time, stream uint64) {
 	for g := range s.flights {
 		if g.stream == stream {

@@ -1,6 +1,7 @@
 package quarantine
 
-// WithheldFrom lists, as of the last Decided, what a stream of a view and an identity must not be sent; nil: nothing.
+// WithheldFrom lists the versions, as of the last Decided, that a stream of a view and an identity must not be sent;
+// nil: none apply.
 func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all []Key) {
 	for _, e := range s.views[view] {
 		if e.key.Covers(identity) && s.Withholds(e.key, envoy, stream) {
@@ -10,7 +11,7 @@ func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all [
 	return all
 }
 
-// Withholds says whether a stream must not be sent a version, of those that k covers.
+// Withholds reports whether a stream, which k covers, must not be sent a version.
 func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.withheld() || s.fromAll(k, envoy) {
@@ -20,7 +21,8 @@ func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
 	return g == nil || g.stream != stream && !g.free()
 }
 
-// fromAll says of a version, as one identity is to have it, that it is withheld from all with that Envoy: that goes before.
+// fromAll reports whether the version of a key with Identity is withheld from all proxies with that Envoy, which takes
+// precedence.
 func (s *State) fromAll(k Key, envoy string) bool {
 	if k.Identity == "" {
 		return false
@@ -33,7 +35,7 @@ func (s *State) fromAll(k Key, envoy string) bool {
 	return g == nil || !g.free()
 }
 
-// drop takes out an entry without groups.
+// drop removes an entry without groups.
 func (s *State) drop(e *entry) {
 	own := e.key.Identity
 	if delete(s.entries, e.key); own == "" {

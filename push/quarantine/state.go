@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Settings are the numbers of the rules; 0 is the default.
+// Settings are the numbers of the rules; 0 stands for the default.
 type Settings struct {
-	Quorum int           // distinct identities that are needed to withhold a version, credentials where it is from their identity alone; 3
-	Keep   time.Duration // how long a refusal counts; DefaultKeep
-	Pause  time.Duration // from the withholding to the first retry; it doubles up to four fifths of Keep; DefaultPause
-	Wait   time.Duration // after how long a retry without an answer is given up; 2 min
-	// Jitter is a number from 0 to 1 for each pause, which is by up to an eighth of itself longer for it, so that replicas do not
-	// retry at once; nil: at random.
+	Quorum int           // distinct identities (credentials for Key.Identity) that are needed to withhold a version; 0: 3
+	Keep   time.Duration // how long a refusal counts; 0: DefaultKeep
+	Pause  time.Duration // from the withholding to the first retry, doubled up to four fifths of Keep; 0: DefaultPause
+	Wait   time.Duration // time after which a retry without an answer is given up; 0: 2 min
+	// Jitter returns a number from 0 to 1 for each pause, which becomes longer by up to an eighth, so that replicas do not
+	// retry at the same time; nil: random numbers.
 	Jitter func() float64
 }
 
@@ -24,33 +24,33 @@ const (
 	DefaultPause = time.Minute
 )
 
-// Bounds of what is remembered: refusals come from outside.
+// Bounds of the state, because reporters are untrusted.
 const (
 	maxVersions   = 8192 // versions of resources
-	maxOfReporter = 256  // of these that one identity has refused, and of those that are about its own proxies alone
-	maxOfShare    = 64   // of these that one credential of the identity was the first to refuse, and of those
-	maxEnvoys     = 8    // versions of Envoy, of one version of a resource
-	maxOfEnvoys   = 2    // of these that one identity has refused it with
-	maxReporters  = 16   // identities, of one of these
-	maxResumed    = 4096 // releases that were not asked for
-	maxSeen       = 64   // versions of which the oldest makes room for a new one
+	maxOfReporter = 256  // versions that one identity has refused, and versions withheld from its proxies alone
+	maxOfShare    = 64   // versions of which one credential was its identity's first to refuse; the same number for its identity alone
+	maxEnvoys     = 8    // versions of Envoy of one version of a resource
+	maxOfEnvoys   = 2    // versions of Envoy for which one identity has refused a version
+	maxReporters  = 16   // identities of one version and version of Envoy
+	maxResumed    = 4096 // releases that Resumed has not returned yet
+	maxSeen       = 64   // versions among which the oldest makes room for a new one
 )
 
-// Decision is what became of a version.
+// Decision is a decision about a version.
 type Decision uint8
 
 // Withhold begins a withholding; the others end it.
 const (
 	Withhold Decision = iota
 	Release           // acknowledged
-	Expire            // nobody refused it for Settings.Keep
+	Expire            // there was no refusal for Settings.Keep
 )
 
 func (d Decision) String() string {
 	return [...]string{Withhold: "withheld", Release: "acknowledged", Expire: "not_refused_again"}[d]
 }
 
-// Event is a decision about a version.
+// Event is a decision with its version.
 type Event struct {
 	Decision Decision
 	Withheld Withheld
@@ -61,18 +61,18 @@ type Event struct {
 type State struct {
 	set        Settings
 	entries    map[Key]*entry
-	refused    map[Reporter]int    // how many entries a reporter has refused
-	shares     map[Credential]int  // of which each credential was the first of its identity
-	own        map[string]int      // how many entries are about the proxies of each identity alone
-	active     int                 // entries of which was said that they are withheld
-	views      map[string][]*entry // these, by view
-	flights    map[*group]bool     // that are sent a retry
-	touched    map[*entry]bool     // since the last Decided
-	unanswered int                 // retries, since then
+	refused    map[Reporter]int    // number of entries that a reporter has refused
+	shares     map[Credential]int  // number of entries of which a credential was the first of its identity
+	own        map[string]int      // number of entries about the proxies of each identity alone
+	active     int                 // number of entries whose withholding was reported
+	views      map[string][]*entry // these entries by view
+	flights    map[*group]bool     // groups with a retry in progress
+	touched    map[*entry]bool     // entries that changed since the last Decided
+	unanswered int                 // retries without an answer since then
 	resumed    []Key
 }
 
-// NewState makes a state in which nothing is withheld.
+// NewState returns a State without withheld versions.
 func NewState(set Settings) *State {
 	if set.Quorum <= 0 {
 		set.Quorum = 3
@@ -93,17 +93,17 @@ func NewState(set Settings) *State {
 		shares: map[Credential]int{}, own: map[string]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
 }
 
-// Empty says that nothing is remembered.
+// Empty reports whether nothing is remembered.
 func (s *State) Empty() bool { return len(s.entries) == 0 }
 
-// Active is how many versions are withheld.
+// Active returns the number of withheld versions.
 func (s *State) Active() int { return s.active }
 
-// Remembers says whether reports about a version still count.
+// Remembers reports whether reports about a version still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
 
-// Apply takes note of a report; r.At is not in the future. What is older than what is known of the version by Settings.Keep
-// counts no more.
+// Apply processes a report. r.At must not be in the future. A report that is older than the state of the version by
+// Settings.Keep has no effect.
 func (s *State) Apply(r Report) {
 	e := s.entries[r.Key]
 	if e == nil {
@@ -145,7 +145,7 @@ func (s *State) enter(r Report) *entry {
 		return nil
 	}
 	if len(s.entries) >= maxVersions {
-		var oldest *entry // of some: to look at all would cost too much for each refusal
+		var oldest *entry // of a few entries: examining all would be too expensive for each refusal
 		seen := 0
 		for _, e := range s.entries {
 			if seen++; seen > maxSeen {
@@ -167,7 +167,7 @@ func (s *State) enter(r Report) *entry {
 	return e
 }
 
-// add makes the group of a version of Envoy, in the place of the least that is known where there are too many; nil: there is
+// add makes the group of a version of Envoy. If there are too many, it replaces the least important one; nil: there is
 // no room.
 func (s *State) add(e *entry, envoy string) *group {
 	if len(e.groups) >= maxEnvoys {
@@ -213,7 +213,7 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	if r.At.After(g.last) {
 		g.last, g.accepted = r.At, nil
 	}
-	if g.withheld && r.Retry && r.At.Sub(g.base) >= g.pause(s.set)/2 { // else another replica's of the same round
+	if g.withheld && r.Retry && r.At.Sub(g.base) >= g.pause(s.set)/2 { // otherwise the refusal is of another replica in the same round
 		s.failed(g, r.At)
 	}
 	if !g.withheld && len(g.reporters) >= s.set.Quorum {
@@ -222,7 +222,7 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	}
 }
 
-// accept applies the rule of the package's comment.
+// accept applies the rule in the package's comment.
 func (s *State) accept(e *entry, g *group, r Report) {
 	if !r.At.After(g.last) || g.free() {
 		return
@@ -241,7 +241,7 @@ func (s *State) accept(e *entry, g *group, r Report) {
 	s.resume(e.key)
 }
 
-// failed puts off the next retry.
+// failed delays the next retry.
 func (s *State) failed(g *group, at time.Time) {
 	g.retries++
 	g.base = at
@@ -253,13 +253,13 @@ func (s *State) dueAfter(g *group) time.Time {
 	return g.base.Add(pause + time.Duration(s.set.Jitter()*float64(pause)/8))
 }
 
-// Merge takes note of reports of other replicas, in the order of their times.
+// Merge processes reports of other replicas, in the order of their times.
 func (s *State) Merge(now time.Time, reports []Report) {
 	reports = slices.Clone(reports)
 	slices.SortStableFunc(reports, func(a, b Report) int { return a.At.Compare(b.At) })
 	for _, r := range reports {
 		if r.At.After(now) {
-			r.At = now // another machine's clock
+			r.At = now // from another machine's clock
 		}
 		if e := s.entries[r.Key]; e != nil {
 			s.lapse(e, r.At)
@@ -268,7 +268,7 @@ func (s *State) Merge(now time.Time, reports []Report) {
 	}
 }
 
-// Tick forgets what is over, for the next Decided to tell.
+// Tick expires state, which the next Decided reports.
 func (s *State) Tick(now time.Time) {
 	for g := range s.flights {
 		if !now.Before(g.until) {
@@ -280,7 +280,7 @@ func (s *State) Tick(now time.Time) {
 	}
 }
 
-// Decided says what was decided since it was called last, and how many retries had no answer.
+// Decided returns the decisions since the last call, and the number of retries without an answer.
 func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	for e := range s.touched {
 		s.lapse(e, now)
@@ -310,7 +310,7 @@ func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	return events, unanswered
 }
 
-// Withheld lists what is withheld, by view, type and name.
+// Withheld lists the withheld versions, by view, type and name.
 func (s *State) Withheld() (all []Withheld) {
 	for _, e := range s.entries {
 		if e.withheld() {
@@ -326,7 +326,7 @@ func byKey(a, b Withheld) int {
 		cmp.Compare(a.Identity, b.Identity))
 }
 
-// Resumed lists what was released since it was called last.
+// Resumed lists the versions that were released since the last call.
 func (s *State) Resumed() []Key {
 	all := s.resumed
 	s.resumed = nil
@@ -339,7 +339,8 @@ func (s *State) resume(k Key) {
 	}
 }
 
-// lapse forgets the groups of an entry that are over. What is released for some stays so while it is withheld from others.
+// lapse removes the expired groups of an entry. A version that is released for some stays so while it is withheld from
+// others.
 func (s *State) lapse(e *entry, now time.Time) {
 	for _, g := range slices.Clone(e.groups) {
 		if g.stream != 0 || g.free() && e.withheld() || now.Before(g.newest().Add(s.set.Keep)) {
@@ -365,7 +366,7 @@ func (s *State) remove(e *entry, g *group) {
 	e.groups = slices.DeleteFunc(e.groups, func(o *group) bool { return o == g })
 }
 
-// clear forgets who has refused.
+// clear forgets the reporters of a group.
 func (s *State) clear(e *entry, g *group) {
 	reporters := g.reporters
 	g.reporters, g.accepted = nil, nil

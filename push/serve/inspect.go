@@ -60,7 +60,7 @@ func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
 // Withheld is a version that is withheld from one stream whose set contains it.
 type Withheld struct {
 	quarantine.Withheld
-	Good string // the version that the client has instead; empty: it has none
+	Good string // the version that the client has instead; may be empty
 }
 
 // withheldFrom returns the versions that are withheld from the stream, given those of its view.

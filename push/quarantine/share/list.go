@@ -14,13 +14,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// record is a quarantine.Report as replicas write it. What was added to it later may be absent.
+// record is the stored form of a quarantine.Report. Fields that were added later may be absent.
 type record struct {
 	View      string  `json:"view"` // serve.Proxy.ID, equal on all replicas
 	Type      string  `json:"type"` // xds.Type.Noun
 	Name      string  `json:"name"`
 	Version   string  `json:"version"`
-	Who       string  `json:"who"`          // the reporter
+	Who       string  `json:"who"`          // the reporter, in hexadecimal
 	At        int64   `json:"at"`           // Unix seconds
 	Millis    int64   `json:"ms,omitempty"` // and milliseconds
 	Envoy     string  `json:"envoy,omitempty"`
@@ -31,20 +31,20 @@ type record struct {
 	Objects   []place `json:"places,omitempty"`
 }
 
-// place is a model.Place as replicas write it.
+// place is the stored form of a model.Place.
 type place struct {
 	Record string `json:"record"` // its path below records/
 	Field  string `json:"field,omitempty"`
 }
 
-// Bounds of what is shared: answers of proxies come from outside.
+// Bounds of shared reports, because proxies are untrusted.
 const (
-	maxReports     = 512       // that one replica shares
-	maxOfReporter  = 16        // of them of one reporter: one bad account fills no list, and one bad Pod not what its account has
-	maxName        = 2048      // bytes of a view's or a resource's name; longer ones are not shared
-	maxShort       = 256       // bytes of a version, a version of Envoy or a namespace; longer ones are not shared
-	maxText        = 512       // bytes of an error; the rest is cut off
-	maxObjects     = 9         // that are named, each in maxText bytes
+	maxReports     = 512       // reports that one replica shares
+	maxOfReporter  = 16        // reports of one reporter, so that a bad account does not fill a list, nor a bad Pod the share of its account
+	maxName        = 2048      // bytes of a view's or a resource's name; reports with longer ones are not shared
+	maxShort       = 256       // bytes of a version, a version of Envoy or a namespace; reports with longer ones are not shared
+	maxText        = 512       // bytes of an error message; longer ones are cut
+	maxObjects     = 9         // objects of a report, each of at most maxText bytes
 	maxListEncoded = 512 << 10 // bytes of one replica's list
 )
 
@@ -58,7 +58,7 @@ func recordOf(r quarantine.Report) record {
 	return rec
 }
 
-// report is the inverse; false: the record is not valid.
+// report is the inverse of recordOf; false: the record is invalid.
 func (rec record) report() (r quarantine.Report, ok bool) {
 	who, err := hex.DecodeString(rec.Who)
 	if err != nil || len(who) != len(r.Reporter) || rec.Millis < 0 || rec.Millis > 999 {
@@ -68,7 +68,7 @@ func (rec record) report() (r quarantine.Report, ok bool) {
 		Reporter: quarantine.Reporter(who), Envoy: rec.Envoy, At: time.Unix(rec.At, rec.Millis*1e6), Accepted: rec.Accepted, Retry: rec.Retry,
 		Namespace: rec.Namespace, Text: rec.Text}
 	for _, at := range rec.Objects[:min(len(rec.Objects), maxObjects)] {
-		if key, err := model.ParsePath(at.Record); err == nil { // else it is of a kind that this build does not know
+		if key, err := model.ParsePath(at.Record); err == nil { // otherwise this build does not know the kind
 			r.Objects = append(r.Objects, model.Place{Key: key, Field: at.Field})
 		}
 	}
@@ -80,7 +80,7 @@ func valid(r quarantine.Report) bool {
 		len(r.Version) <= maxShort && len(r.Envoy) <= maxShort && len(r.Namespace) <= maxShort
 }
 
-// cut bounds what is shared for people to read.
+// cut bounds the texts and objects of a report.
 func cut(r quarantine.Report) quarantine.Report {
 	short := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
 	r.Text = short(r.Text)
@@ -90,16 +90,16 @@ func cut(r quarantine.Report) quarantine.Report {
 	return r
 }
 
-// same: the same reporter gave the same answer to the same version.
+// same reports whether two reports are the same answer of the same reporter to the same version.
 func same(a, b quarantine.Report) bool {
 	return a.Key == b.Key && a.Reporter == b.Reporter && a.Envoy == b.Envoy && a.Accepted == b.Accepted && a.Retry == b.Retry
 }
 
-// list is what this replica shares, the oldest first. It has no clock.
+// list holds this replica's reports, oldest first. It has no clock.
 type list struct{ all []quarantine.Report }
 
-// add takes a report; false: the others learn nothing new from it. One that is repeated counts from its newest time, and is
-// shared again after a tenth of quarantine.DefaultKeep; of a retry always.
+// add adds a report; false: it is nothing new for other replicas. A repeated report counts from its newest time. It is
+// shared again after a tenth of quarantine.DefaultKeep, and always if it answers a retry.
 func (l *list) add(r quarantine.Report) bool {
 	if r = cut(r); !valid(r) {
 		return false
@@ -118,7 +118,8 @@ func (l *list) add(r quarantine.Report) bool {
 	loser := r.Reporter
 	switch {
 	case of[loser] > maxOfReporter:
-	case len(l.all) > maxReports: // whoever has most makes room, so that a flood takes from itself
+	// The reporter with most reports makes room, so that a flood only displaces itself.
+	case len(l.all) > maxReports:
 		for _, o := range l.all {
 			if of[o.Reporter] > of[loser] {
 				loser = o.Reporter
@@ -135,7 +136,8 @@ func (l *list) add(r quarantine.Report) bool {
 	return true
 }
 
-// oldestOf is the oldest of a reporter: of the credential that has most, and where several have as many, of them all.
+// oldestOf returns the index of a reporter's oldest report: of the credential with most reports, or of several such
+// credentials together.
 func (l *list) oldestOf(by quarantine.Reporter) int {
 	of, most := map[quarantine.Credential]int{}, 0
 	for _, o := range l.all {
@@ -147,7 +149,7 @@ func (l *list) oldestOf(by quarantine.Reporter) int {
 	return slices.IndexFunc(l.all, func(o quarantine.Report) bool { return o.Reporter == by && of[o.Credential] == most })
 }
 
-// prune forgets what counts no more, and says whether there was anything. counts is asked about what is old.
+// prune drops reports that no longer count, and reports whether there were any. counts is called for old reports.
 func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
 	before := len(l.all)
 	l.all = slices.DeleteFunc(l.all, func(r quarantine.Report) bool {
@@ -156,7 +158,8 @@ func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
 	return len(l.all) < before
 }
 
-// encode leaves out the oldest where the list would be too long. The error and the objects of a version are written once.
+// encode leaves out the oldest reports if the list would be too long. The message and objects of a version are written
+// once.
 func (l *list) encode() ([]byte, error) {
 	all := make([]record, len(l.all))
 	said := map[quarantine.Key]bool{}
@@ -175,7 +178,7 @@ func (l *list) encode() ([]byte, error) {
 	}
 }
 
-// decode reads a replica's list; what is not valid in it is left out.
+// decode decodes a replica's list, without invalid records.
 func decode(raw []byte) ([]quarantine.Report, error) {
 	if len(raw) > maxListEncoded {
 		return nil, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxListEncoded)
@@ -193,11 +196,11 @@ func decode(raw []byte) ([]quarantine.Report, error) {
 	return reports, nil
 }
 
-// known is which of the others' lists were read: revisions by path.
+// known holds the revisions of the other replicas' lists that were read, by path.
 type known map[string]int64
 
-// read is what the lists of a folder say that are new; own is the path of this replica's. Problems are lists that cannot be
-// read.
+// read returns the new reports in the lists of a folder. own is the path of this replica's list. problems describe
+// lists that cannot be read.
 func (k known) read(f kv.Folder, own string) (reports []quarantine.Report, problems []string) {
 	there := map[string]bool{}
 	for _, blob := range f.Blobs {

@@ -1,7 +1,8 @@
-// Package share tells the replicas what proxies answered elsewhere: each writes its reports into etcd as one leased list, and
-// reads those of the others.
+// Package share exchanges the reports of quarantine between replicas: each writes its reports into etcd as one leased
+// list, and reads the lists of the others.
 //
-// Owns: this replica's list in refusals/.  Reads: the lists there, etcd through store/kv.  Never: decides what is withheld.
+// Owns: this replica's list in refusals/. Reads: the lists there, etcd through store/kv. Never: decides which versions
+// are withheld.
 package share
 
 import (
@@ -17,10 +18,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// folder is where the lists are. It is not named after the package: mirrors would watch it (kv.Families).
+// folder is the folder of the lists. Its name sorts after records/, because mirrors would otherwise watch it
+// (kv.Families).
 const folder = "refusals/"
 
-// Pace of the lists: reports of one moment are one write.
+// Paces of the lists. Reports of one moment are written together.
 const (
 	gather     = 50 * time.Millisecond
 	writeEvery = time.Second
@@ -29,26 +31,26 @@ const (
 	pruneEvery = time.Minute
 )
 
-// Loop shares the reports of one replica. While etcd is away what is known stands.
+// Loop shares the reports of one replica. While etcd is away the known reports stay in effect.
 type Loop struct {
 	path string // of this process's list
 	log  *slog.Logger
 
 	mu      sync.Mutex // a leaf
 	mine    list
-	changed chan struct{} // capacity 1: mine differs from what was written
+	changed chan struct{} // capacity 1: mine differs from the written list
 }
 
-// New makes the loop of a replica, by its name in the fleet; log nil is slog.Default().
+// New returns the Loop of a replica. name is its name in the fleet. log nil: slog.Default().
 func New(name string, log *slog.Logger) *Loop {
 	if log == nil {
 		log = slog.Default()
 	}
-	// What a process of the same name wrote before it was killed stands until its lease ends.
+	// The list of an earlier process with the same name stays until its lease ends.
 	return &Loop{path: folder + name + "-" + rand.Text()[:8], log: log, changed: make(chan struct{}, 1)}
 }
 
-// Add shares a report, within bounds: for quarantine.Config.Share. It never blocks.
+// Add shares a report within the bounds, for quarantine.Config.Share. It never blocks.
 func (l *Loop) Add(r quarantine.Report) {
 	l.mu.Lock()
 	added := l.mine.add(r)
@@ -65,8 +67,9 @@ func (l *Loop) mark() {
 	}
 }
 
-// Run shares until the context ends. The list outlives an orderly stop for as long as its lease: what it says is still true.
-// An error is of a folder without a name of the fleet's, which would be a mistake of this build; what cannot be read or written is tried again, and logged.
+// Run shares reports until the context ends. After an orderly stop the list stays until its lease ends, because it is
+// still true. An error means that the folder is not one of kv.Families, a fault of this build. Failed reads and writes
+// are logged and repeated.
 func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantine) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -119,7 +122,7 @@ func (l *Loop) prune(now time.Time, q *quarantine.Quarantine) {
 	}
 }
 
-// write writes the list; an empty one is taken away with its lease.
+// write writes the list. An empty list is deleted with its lease.
 func (l *Loop) write(ctx context.Context, blobs *kv.Leased) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
