@@ -68,7 +68,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What is no review, or is not answered, is an HTTP error: never a panic, and never a yes.
+// A request that is not a review, or has no response, gets an HTTP error: the server neither panics nor admits the
+// object.
 func TestRefusals(t *testing.T) {
 	admits := func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()
@@ -291,7 +292,7 @@ func (b *busy) end() {
 	b.all.Wait()
 }
 
-// Warnings are what an API server lets through: it cuts what is longer, and drops what is more.
+// Warnings keep to the limits of API servers, which cut long texts and drop further ones.
 func TestWarnings(t *testing.T) {
 	var many []string
 	for i := range 100 {
@@ -344,7 +345,7 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// What a host, and all hosts, may have where nothing else is said: the figures of deploy/docs/security.md.
+// The default bounds of a host, and of all hosts, are the figures of deploy/docs/security.md.
 func TestDefaultLimits(t *testing.T) {
 	s := New(Config{})
 	if s.MaxBody != 8<<20 || s.MaxHost != 32<<20 || s.MaxAll != 64<<20 || s.Timeout != 10*time.Second || s.BodyTime != 2*time.Second || answerTime != 5*time.Second {

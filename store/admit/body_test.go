@@ -18,7 +18,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// taken is how many bytes of the room somebody has.
+// taken returns the occupied bytes of the room.
 func (r *room) taken(all int64) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,8 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// Hosts that take all they can leave room for others. Who is ahead is bound by its share alone, and is granted before all who wait.
+// Hosts that take all they can leave room for others. A client that is ahead is bound by its share alone, and precedes
+// all that wait.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all = 64

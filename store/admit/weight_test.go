@@ -29,7 +29,7 @@ type chooser struct{ handler }
 
 func (chooser) Concerns(r *admissionv1.AdmissionRequest) bool { return r.Name != "idle" }
 
-// What would decode to too much is refused before it is decoded, wherever it stands, by an answer that names the bound.
+// Reviews that would decode to too much are refused before they are decoded. The response names the bound.
 func TestHeavyReviews(t *testing.T) {
 	for name, c := range map[string]struct {
 		body    string

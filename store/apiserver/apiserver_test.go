@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// kubeconfig is that of an API server which the test plays.
+// kubeconfig returns the kubeconfig of an API server that the test simulates.
 func kubeconfig(t *testing.T, api *httptest.Server) string {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})

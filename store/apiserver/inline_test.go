@@ -19,8 +19,8 @@ func inline(server, ca, user, more string) []byte {
 		"clusters": [{"name": "x", "cluster": {"server": %q, "certificate-authority-data": %q%s}}], "users": [{"name": "x", "user": {%s}}]}`, server, ca, more, user)
 }
 
-// What a kubeconfig of a Secret names of this process's own is refused by its name, and its server hears nothing: neither our token file, nor
-// that of another user in it.
+// Settings of a Secret's kubeconfig that refer to this process's own files or programs are refused by name. The server
+// receives nothing: neither this process's token, nor that of another user in the kubeconfig.
 func TestInlineAlone(t *testing.T) {
 	var asked, secret int
 	api := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

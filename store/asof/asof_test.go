@@ -34,7 +34,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// What a leader writes all processes learn; one that leads no more writes nothing.
+// All processes learn the times that a leader writes. A process that no longer leads writes nothing.
 func TestLeadAndFollow(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store := etcd.Connect()

@@ -38,7 +38,7 @@ func TestMiddle(t *testing.T) {
 	}
 }
 
-// A clock is believed that is two minutes off, in either direction, and none that is further off (issue 12, item 15).
+// A clock that is two minutes off, in either direction, is trusted; one that is further off is not.
 func TestTolerance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for off, want := range map[time.Duration]bool{0: true, 2 * time.Minute: true, -2 * time.Minute: true, 2*time.Minute + time.Second: false, -2*time.Minute - time.Second: false} {
@@ -101,7 +101,8 @@ func TestSureOfOneThatIsAlone(t *testing.T) {
 	})
 }
 
-// What others said goes on as this process does; a clock that is set while it runs is noticed without another word of theirs.
+// Readings of other clocks advance with this process. A clock that is set while it runs is noticed without new
+// readings.
 func TestClockThatIsSet(t *testing.T) {
 	now := time.Now().Round(0)
 	wall := now

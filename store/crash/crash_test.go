@@ -61,7 +61,7 @@ func TestCallsThatPanic(t *testing.T) {
 	}
 }
 
-// What does not panic is handed through.
+// Calls without a panic pass through.
 func TestCallsThatDoNot(t *testing.T) {
 	l, failed := New(slog.New(slog.DiscardHandler)), errors.New("failed")
 	answer, err := l.Unary(t.Context(), "question", &grpc.UnaryServerInfo{}, func(_ context.Context, q any) (any, error) { return fmt.Sprint(q, "?"), failed })

@@ -94,8 +94,8 @@ func (s *server) set(zone map[string]string) {
 	s.zone = zone
 }
 
-// What is made of answers: all addresses of both families, for as long as they say within bounds; of what nobody answers, and of names that are gone,
-// what was known stands.
+// An answer has all addresses of both families, for their TTL within the bounds. If no server answers, or the name is
+// gone, the previous addresses stay in use.
 func TestResolve(t *testing.T) {
 	s := start(t)
 	many := ""
@@ -148,7 +148,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// heard is what the ingester is told.
+// heard holds the events that the ingester received.
 type heard struct {
 	mu     sync.Mutex
 	all    map[string]string

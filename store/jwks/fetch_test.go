@@ -63,7 +63,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// What servers do to whoever asks them, and what comes of it: keys, or why there are none, at a bounded cost.
+// Whatever servers send, the result is keys or an error, at a bounded cost.
 func TestFetch(t *testing.T) {
 	keys, secret := newKey(t, false), newKey(t, true)
 	var pages map[string]http.HandlerFunc

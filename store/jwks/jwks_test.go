@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// heard is what the ingester is told.
+// heard holds the events that the ingester received.
 type heard struct {
 	mu     sync.Mutex
 	all    map[object.ID]normal.Keys
@@ -44,7 +44,7 @@ func (h *heard) emit(events []object.Event) {
 	}
 }
 
-// say is what was told, in one line.
+// say returns the events in one line.
 func (h *heard) say() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

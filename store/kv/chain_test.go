@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// What a store may have to be taken for the one that was read, or for what became of it.
+// A store is accepted if it is the one that was read, or its continuation.
 func TestJudge(t *testing.T) {
 	at, seen := kv.Position{Cluster: 1, Revision: 50}, kv.Place{Chain: 7, Term: 100, Seq: 5}
 	for name, c := range map[string]struct {
@@ -72,7 +72,8 @@ func TestNextTerm(t *testing.T) {
 	}
 }
 
-// The head says the place of the newest complete state, also in the middle of a batch; a term after which none can be counted is none.
+// The head states the place of the newest complete state, even in the middle of a batch. A term without a successor is
+// not accepted.
 func TestPlaceOfHeads(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")

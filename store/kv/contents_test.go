@@ -190,7 +190,7 @@ func TestLoadOfChangedRecords(t *testing.T) {
 	}
 }
 
-// What a head says in a way that this build does not understand is compared with nothing.
+// Contents of an unknown algorithm are not compared.
 func TestUnknownAlgorithm(t *testing.T) {
 	s := kvtest.Start(t)
 	commit(t, s.Store, kv.Batch{Epoch: epoch(t, s.Store, "a"), Puts: services(t, 1, 80)})

@@ -14,11 +14,11 @@ func CommitBetween(s *Store, ctx context.Context, b Batch, do func()) (Head, err
 	return slow.Commit(ctx, b)
 }
 
-// What the tests of Space count with.
+// Numbers that the tests of Space use.
 const (
 	SpaceEvery     = spaceEvery
 	HistorySamples = historySamples
 )
 
-// Samples is how many revisions are kept.
+// Samples returns the number of revisions that are kept.
 func (s *Space) Samples() int { return len(s.samples) }

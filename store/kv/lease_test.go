@@ -33,7 +33,7 @@ func until(t *testing.T, states <-chan kv.Folder, what string, want func(kv.Fold
 
 func has(n int) func(kv.Folder) bool { return func(f kv.Folder) bool { return len(f.Blobs) == n } }
 
-// What is written under a lease is there while its process lives, and gone when the lease ends: given back, or silent.
+// A blob under a lease exists while its process lives, and is gone when the lease ends by release or by silence.
 func TestLease(t *testing.T) {
 	s := kvtest.Start(t)
 	ctx := within(t)

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// Who compares is given the hashes and sizes that Load's values have, and of those it asks for the whole alone.
+// LoadHashes returns the hashes and sizes of Load's values, and the raw values only of selected paths.
 func TestLoadHashes(t *testing.T) {
 	s := kvtest.Start(t)
 	commit(t, s.Store, kv.Batch{Epoch: epoch(t, s.Store, "a"), Puts: services(t, 300, 80)})

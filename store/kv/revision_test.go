@@ -26,7 +26,7 @@ func ofRevision(t *testing.T, s *kvtest.Server, revision, user string) *kv.Store
 	return store
 }
 
-// What a revision makes of the configuration, and what its replicas say of themselves, is its own; what makes the mesh one is everybody's.
+// Configuration and reports belong to one revision; the keys of the mesh belong to all.
 func TestRevisions(t *testing.T) {
 	s := kvtest.Start(t)
 	ctx := within(t)

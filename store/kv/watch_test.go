@@ -85,7 +85,7 @@ func TestWatchCompacted(t *testing.T) {
 	}
 }
 
-// What answers is not what was read before: a watch ends at once, and so does the check.
+// A watch of another store ends immediately, and so does the check.
 func TestWatchOfAnotherStore(t *testing.T) {
 	s := kvtest.Start(t)
 	now := stat(t, s.Store)

@@ -102,7 +102,7 @@ func TestRunEarlyReturnIsAnError(t *testing.T) {
 	}
 }
 
-// What goes wrong while stopping is reported too.
+// An error during the stop is reported too.
 func TestRunErrorOnShutdown(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// other is how often another goroutine, which always wants the only processor, has had it.
+// other returns how often another goroutine, which always wants the only processor, has had it.
 func other(t *testing.T) (ran *atomic.Int64) {
 	t.Helper()
 	procs := runtime.GOMAXPROCS(1)
@@ -30,8 +30,8 @@ func compute(d time.Duration) {
 	}
 }
 
-// Who computes for long, and yields, lets others run in between, in each of a few turns that are far shorter than the ten milliseconds after
-// which Go would take the processor away.
+// A long computation with yields lets others run in between, in each of a few turns that are far shorter than the ten
+// milliseconds after which Go would preempt it.
 func TestYielderLetsOthersRun(t *testing.T) {
 	ran, y := other(t), NewYielder()
 	const turns = 4
@@ -44,7 +44,7 @@ func TestYielderLetsOthersRun(t *testing.T) {
 	}
 }
 
-// Who computes for a moment only does not give up its processor, however long ago its last work was.
+// A short computation keeps its processor, however long ago the last one was.
 func TestYielderOfShortWork(t *testing.T) {
 	ran, kept := other(t), 0
 	const tries = 20 // in some of them another process may have the processor

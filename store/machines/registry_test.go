@@ -18,7 +18,7 @@ func machine(name, address, account string, connected time.Duration) Machine {
 		Spec: &networkingv1.WorkloadEntry{Address: address, ServiceAccount: account}}
 }
 
-// say is what is wanted, by name.
+// say returns the target states, by name.
 func say(all map[Name]Wanted) string {
 	var out []string
 	for name, w := range all {
@@ -38,8 +38,8 @@ func say(all map[Name]Wanted) string {
 	return strings.Join(out, ", ")
 }
 
-// An entry stays while any replica reports its machine, and goes when none has for the grace: also where the replica died, and where this
-// leader has only found the entry. What a clock elsewhere says decides nothing.
+// An entry stays while any replica reports its machine, and goes after the grace without a report, even if the replica
+// died or this leader has only found the entry. Times of other clocks have no effect.
 func TestGrace(t *testing.T) {
 	r := NewRegistry(grace)
 	a, entry := machine("one", "10.0.0.1", "vm", 0), []WorkloadEntry{{Name{"shop", "one"}, "vm"}}

@@ -111,7 +111,7 @@ func TestStuckWatchIsReplaced(t *testing.T) {
 	_ = first
 }
 
-// What the watch brings while the store is asked makes no alarm.
+// Updates of the watch during a check cause no alarm.
 func TestCheckRacesWatch(t *testing.T) {
 	f := newFake(t)
 	m := start(t, f)
@@ -269,9 +269,9 @@ func TestConfirmAtMinimum(t *testing.T) {
 	})
 }
 
-// A store that answers with older state than a client was served, as its place in the chain of heads has it, was restored from a backup: a
-// replica that remembers nothing newer itself does not serve that client from it, until a leader has begun a new term or it has what the
-// client has seen. Whoever claims what nobody has written waits alone, until the deadline.
+// A store with older state than a client was served, according to its place in the chain of heads, was restored from a
+// backup. A replica that remembers nothing newer does not serve that client from it, until a leader has begun a new
+// term or the replica has the client's state. A client that claims an invented place waits alone, until the deadline.
 func TestConfirmAtPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -314,8 +314,9 @@ func TestConfirmAtPlace(t *testing.T) {
 	})
 }
 
-// What does not agree with the head is listed before it is held: the watch may have left something out. While a list does not agree either it is
-// listed again by itself, after a second and then ever less often, whatever the watch says (issue 12, item 12).
+// A kind that contradicts the head is listed before it is held, because the watch may have missed something. While the
+// list contradicts the head too it is repeated, after a second and then less and less often, whatever the watch
+// delivers.
 func TestHeldKindsAreListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

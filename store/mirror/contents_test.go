@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// storedState is what is stored, and what a replica must have of it.
+// storedState is the content of the store, with the state that a replica must have.
 type storedState struct {
 	t      *testing.T
 	r      *rand.Rand
@@ -49,7 +49,7 @@ func (w *storedState) edit() (all []kv.Value) {
 	return all
 }
 
-// said is what a head says, which is wrong of some kinds; and what is good then.
+// said returns the Contents in a head that is wrong about some kinds, and the last good state of these.
 func (w *storedState) said() kv.Contents {
 	said := kv.ContentsOf(w.list())
 	for _, kind := range []string{"Service", "Novel"} {

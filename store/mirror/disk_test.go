@@ -72,7 +72,8 @@ func TestStartFromDisk(t *testing.T) {
 	eventually(t, "the status is etcd's", func() bool { return m.Status().Restored.IsZero() })
 }
 
-// What is damaged, cut, of another mesh, too old, too large or no file is not used, and the log names it and says why: the replica is not ready rather than wrong.
+// A file that is damaged, cut, of another mesh, too old, too large or not a file is not used, and the log names it with
+// the reason. The replica is then not ready.
 func TestDiskIsRefused(t *testing.T) {
 	s, e := etcd(t)
 	revision := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 20, 80)})

@@ -23,7 +23,7 @@ func (r *running) holds(kinds ...string) []mirror.Held {
 	}
 }
 
-// deletePrefix is what a wrong `etcdctl del --prefix` does.
+// deletePrefix simulates a wrong `etcdctl del --prefix`.
 func deletePrefix(s *kvtest.Server, prefix string) {
 	s.Delete(s.Prefix()+prefix, s.Prefix()+prefix[:len(prefix)-1]+"0")
 }

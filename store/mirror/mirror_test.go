@@ -136,8 +136,8 @@ func drain[T any](from chan T) func(func(T) bool) {
 	}
 }
 
-// Etcd forgets what a paused mirror has not read: it lists again and takes exactly what differs. What did not change
-// keeps its pointer, and nothing is removed that is there.
+// Etcd compacts revisions that a paused mirror has not read. The mirror then lists again and publishes exactly the
+// differences. Unchanged records keep their pointers, and no existing record is removed.
 func TestCompactionPastPausedMirror(t *testing.T) {
 	s, e := etcd(t)
 	first := s.MustCommit(kv.Batch{Epoch: e, Puts: append(services(t, 0, 20, 80), endpoints(t, "s000", "10.0.0.1", "10.0.0.2"))})

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Etcd was restored from a backup, in any of the ways that there are: what was read since stands, over restarts of the replica too, until
-// a leader has compared what is stored with its sources. What of that is half written does not count.
+// After a restore of etcd from a backup, in any way, the newer state that was read stays in use, over restarts of the
+// replica too, until a leader has compared the store with its sources. Partly written state does not count.
 func TestRestoredEtcd(t *testing.T) {
 	for _, name := range []string{"same id", "new cluster id", "bumped"} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,8 @@ func TestRestoredEtcd(t *testing.T) {
 	}
 }
 
-// until is what was published up to exactly a revision, which after a restore may be a lower one, and how many edits that were.
+// until returns the snapshot at exactly a revision, which may be lower after a restore, and the number of edits before
+// it.
 func (r *running) until(revision int64) (s *mirror.Snapshot, edits int) {
 	r.t.Helper()
 	for {

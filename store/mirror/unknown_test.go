@@ -88,7 +88,7 @@ func joined(all []string) (out string) {
 	return out
 }
 
-// What a replica was closed for it is closed for when it starts from its disk.
+// A replica that starts from its disk is closed for the same proxies as before.
 func TestUnknownKindsOnDisk(t *testing.T) {
 	s, e := etcd(t)
 	s.Put("records/Novel///shop/x", envelope(t, model.Schema, true))

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// stored is what builds know about the kinds of record: each with its mark, and the level from which on it is stored (0: always). It is
-// written out here, and not taken from the tables, so that nobody changes these without a word to the builds that are already installed.
+// stored lists the kinds of record with their marks and levels (0: stored at every level). It is written out here,
+// independently of the tables, so that a change of the tables must consider the builds that are already installed.
 var stored = map[string]string{
 	"Mesh":                  "skippable 0",
 	"Service":               "skippable 0",
@@ -83,7 +83,7 @@ func kindsNow() (now []kindNow) {
 	return now
 }
 
-// Whoever adds a kind, or changes what is stored of one, says what builds do that know it not or otherwise.
+// A new kind, or a change of a stored form, needs an entry for the builds that do not know it.
 func TestKindsByLevel(t *testing.T) {
 	for _, todo := range unfrozen(kindsNow(), Level) {
 		t.Error(todo)

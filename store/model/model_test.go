@@ -128,7 +128,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// What etcd holds comes back the same, with the same hash, for every kind; the same content has the same bytes.
+// Records of every kind decode to equal records with equal hashes. Equal content has equal bytes.
 func TestRoundTrip(t *testing.T) {
 	all := bodies()
 	for _, kind := range Kinds() {
@@ -260,7 +260,7 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// The defaults are fresh each time, so that one who merges into them changes nobody's.
+// MeshDefaults returns a new message each time, so that merging into it changes no other.
 func TestMeshDefaults(t *testing.T) {
 	if first, second := DefaultMesh(), DefaultMesh(); first != second {
 		t.Error("the default mesh is two pointers")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Names of headers that stand for claims, with either separator; whatever begins as they do is none of a header.
+// Names of headers with either separator stand for claims. Other names with the same prefix are not names of headers.
 func TestRoutedClaim(t *testing.T) {
 	for header, want := range map[string][]string{
 		"@request.auth.claims.group": {"group"}, "@request.auth.claims.group.of": {"group", "of"}, "@Request.auth.claims.Group": {"Group"},

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// What is wrong is put down to the record and the field that the error has as data; never to what its text says.
+// A problem is attributed to the record and the field in the error's data, never to the error's text.
 func TestProblemOf(t *testing.T) {
 	rule, service := Key{Kind: KindDestinationRule, Namespace: "shop", Name: "r"}, Key{Kind: KindService, Namespace: "shop", Name: "web"}
 	within := problem.Within("match[0]", problem.Within("headers[x: y]", errors.New("is odd: very")))

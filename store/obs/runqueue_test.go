@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What nine in ten waited less than, since the last time.
+// Since returns the wait of nine in ten since the last call.
 func TestRunQueue(t *testing.T) {
 	bounds := []float64{math.Inf(-1), 0, .001, .01, .1, math.Inf(1)}
 	var q RunQueue

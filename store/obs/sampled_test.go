@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-// line is what a test reads of a log line.
+// line is the part of a log line that a test reads.
 type line struct {
 	Msg, Cause, Peer, Error string
 	Suppressed              int

@@ -94,7 +94,7 @@ func set(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 	}
 }
 
-// What Envoy would refuse is left out, alone, and named.
+// A setting that Envoy would refuse is left out alone, and named.
 func TestWhatEnvoyRefusesIsLeftOut(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`: "", `{"tracing": {}, "proxyHeaders": {}, "connectionSettings": {}}`: "",
@@ -126,7 +126,7 @@ func TestWhatEnvoyRefusesIsLeftOut(t *testing.T) {
 		if want == "" {
 			continue
 		}
-		// What is left is what there would be without it.
+		// The other settings equal those of a ProxyConfig without the fault.
 		var rest []*meshv1.ProxyConfig
 		for _, p := range []Part{got.Listeners.Headers, got.Listeners.Connections, got.Tracing} {
 			rest = append(rest, p.Config())

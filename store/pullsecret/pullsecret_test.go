@@ -35,7 +35,7 @@ func many() string {
 	return strings.Join(all, ",")
 }
 
-// Who gets the credentials of one registry gets no others, and no programs to run.
+// The result for one registry has no credentials of others, and no programs to run.
 func TestFor(t *testing.T) {
 	for registry, want := range map[string]string{
 		"a.example:5000":  `{"auths":{"a.example:5000":{"username":"u","password":"hunter2"}}}`,

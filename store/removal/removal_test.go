@@ -41,7 +41,7 @@ func without(was, lost []object.ID, added ...object.ID) func() Sizes {
 	return func() Sizes { return s }
 }
 
-// text is what is held, sorted: "scope: number".
+// text returns the held losses, sorted: "scope: number".
 func text(held map[Scope][]object.ID) string {
 	var all []string
 	for scope, ids := range held {
@@ -51,7 +51,7 @@ func text(held map[Scope][]object.ID) string {
 	return strings.Join(all, "; ")
 }
 
-// What is held of losses by each reason, and by which scope: an API server's word is obeyed, however much goes.
+// Each reason holds losses by its own scope. A deletion by an API server is never held, however large.
 func TestJudgeByReason(t *testing.T) {
 	services, policies := some(kube, "Service", "shop", 0, 10), some(kube, "AuthorizationPolicy", "shop", 0, 1)
 	secrets := slices.Concat(some(kube, "Secret", "shop", 0, 9), some(kube, "ReferenceGrant", "shop", 0, 9), some(kube, "Role", "shop", 0, 9),
@@ -85,8 +85,8 @@ func TestJudgeByReason(t *testing.T) {
 	}
 }
 
-// What is held of what is missing in a folder: everything, more than half of a kind in a namespace, a kind in most of its namespaces. What goes with its
-// Namespace object goes at once, and one namespace's removals hold no other's.
+// Losses in a folder are held if everything vanishes, more than half of a kind in a namespace, or a kind in most of its
+// namespaces. Objects of a vanished Namespace go at once, and one namespace's removals hold no other's.
 func TestJudgeFolders(t *testing.T) {
 	f := origin.New("", origin.Files)
 	of := func(kind, namespace string, from, n int) []object.ID { return some(f, kind, namespace, from, n) }
@@ -140,7 +140,8 @@ func TestJudgeFolders(t *testing.T) {
 	}
 }
 
-// Of what a folder loses bit by bit the sum counts for ten minutes, of 20 objects or more; what is remembered for it is bounded by time.
+// Gradual losses in a folder of 20 objects or more are added up for ten minutes. The memory for that is bounded by
+// time.
 func TestLossesAreAddedUp(t *testing.T) {
 	f := origin.New("", origin.Files)
 	for name, c := range map[string]struct {

@@ -72,7 +72,7 @@ func TestSeparators(t *testing.T) {
 	}
 }
 
-// decoded is how many values a decoded tree has.
+// decoded counts the values of a decoded tree.
 func decoded(tree any) int {
 	n := 1
 	switch v := tree.(type) {

@@ -56,7 +56,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What the annotation says is the same after it went through the variable, and written again.
+// The annotation has the same targets after it went through the variable, and when it is written again.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"9100:/metrics,9200:/m", " 9100 ,9100:", ":/m", "15020", "9100:/a?b=c,9100:/%2f", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"} {
 		f.Add(text)

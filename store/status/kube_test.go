@@ -193,7 +193,7 @@ func read(t *testing.T, objects dynamic.ResourceInterface, name string) *unstruc
 	return o
 }
 
-// says is what a condition says; empty: it is not there.
+// says returns the text of a condition; empty if it is absent.
 func says(o *unstructured.Unstructured, of string) (said string) {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, one := range list {

@@ -20,7 +20,7 @@ func wantedMachine(change func(w *machines.Wanted)) machines.Wanted {
 	return w
 }
 
-// drawn is what is written of an entry that is there, until nothing differs; each request is named.
+// drawn returns the writes to an entry until nothing differs, each with its request.
 func drawn(t *testing.T, w machines.Wanted, there *WorkloadEntry) (requests string, after *WorkloadEntry) {
 	t.Helper()
 	draw := Machines(map[machines.Name]machines.Wanted{{Namespace: "shop", Name: "vms-10.0.0.1"}: w})[Key{"shop", "vms-10.0.0.1"}].Draw
@@ -38,8 +38,8 @@ func drawn(t *testing.T, w machines.Wanted, there *WorkloadEntry) (requests stri
 	return "", nil
 }
 
-// An entry is made of its machine, follows its connection and its health, and is removed at last; each state is written once. What others wrote
-// into the entry, and into its conditions, stays.
+// An entry is made of its machine, follows its connection and its health, and is removed at last; each state is written
+// once. Changes of others to the entry, and to its conditions, stay.
 func TestMachineEntries(t *testing.T) {
 	requests, entry := drawn(t, wantedMachine(nil), nil)
 	if a := entry.GetAnnotations(); requests != "create " || a[machines.GroupAnnotation] != "vms" || a[machines.ControllerAnnotation] != "a" ||

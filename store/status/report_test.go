@@ -43,7 +43,7 @@ func report(status string, messages ...Message) Report {
 	return Report{UID: "u", Generation: 2, Messages: messages, Delivered: Delivered{Status: status, Reason: "R", Since: begin}}
 }
 
-// What a report makes of a status, as JSON; empty: nothing is written. Entries of others stay as they are, in their order.
+// A report is merged into a status, as JSON; empty: nothing is written. Entries of others keep their content and order.
 func TestReportIsMerged(t *testing.T) {
 	invalid, unused := Message{Code: problem.Invalid, Severity: problem.Error}, Message{Code: problem.NoEffect, Severity: problem.Warning}
 	const theirs = `{"type":"Reconciled","status":"True","observedGeneration":"2","lastProbeTime":"2020-01-01T00:00:00Z","x":1.5}`
@@ -146,7 +146,7 @@ func TestMessageCodes(t *testing.T) {
 
 var cart = Key{"shop", "cart"}
 
-// condition is one condition of the object that is there, as text; empty: there is none.
+// condition returns one condition of the existing object, as text; empty if it is absent.
 func condition(t *testing.T, c *played[unstructured.Unstructured, *unstructured.Unstructured], name string) string {
 	t.Helper()
 	f, _ := c.Get(t.Context(), cart)

@@ -55,7 +55,7 @@ type heardOf struct{ all chan int }
 func (h heardOf) Replace(all map[Key]Found[WorkloadEntry]) { h.all <- len(all) }
 func (h heardOf) Observe(Key, Found[WorkloadEntry])        {}
 
-// Where the definitions of WorkloadEntries are not there, or are not there yet, nothing is wrong: there are none.
+// Without the definitions of WorkloadEntries, now or for good, there are no objects and no problem.
 func TestNoWorkloadEntriesAreServed(t *testing.T) {
 	entries, seen := definitions(t, nil), heardOf{make(chan int, 1)}
 	ctx, cancel := context.WithCancel(t.Context())

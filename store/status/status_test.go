@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// object is what a played API server keeps.
+// object is the content of a simulated API server.
 type object[O any] interface {
 	*O
 	metav1.Object
@@ -108,7 +108,7 @@ func (c *played[O, P]) play(change func()) {
 	change()
 }
 
-// changes is how often objects have changed so far.
+// changes counts the changes of objects so far.
 func (c *played[O, P]) changes() Version {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *played[O, P]) count() int {
 // api is the API server as a Writer has it.
 func (c *played[O, P]) api() API[O] { return c }
 
-// root is what agents would read in a namespace; "": there is nothing.
+// root returns the root that agents would read in a namespace; empty if there is no ConfigMap.
 func (c *cluster) root(namespace string) string {
 	f, _ := c.Get(context.Background(), Key{namespace, RootCertName})
 	if f.Object == nil {
@@ -196,8 +196,9 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// What is wanted is there within a second, but for the leader's first Deadline; it is put back when somebody edits or deletes it, and follows
-// a rotation. What is there as wanted, also by somebody else's hand, is not written; namespaces that istiod leaves out are left out.
+// The target state is written within a second, after the leader's first Deadline. It is restored when somebody edits or
+// deletes the object, and follows a rotation. Objects that have the target state, whoever wrote it, are not written,
+// nor are those in namespaces that istiod leaves out.
 func TestRootsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

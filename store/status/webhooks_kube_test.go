@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/deploy/testcluster/rights"
 )
 
-// Whoever applied a webhook configuration with failurePolicy Ignore may do so again after navarchd has set Fail, and has given its claim up: an API server reports no
-// conflict then, and keeps the roots, which nobody owns.
+// A client that applied a webhook configuration with failurePolicy Ignore may apply it again after navarchd has set
+// Fail and given its claim up: the API server then reports no conflict, and keeps the roots, which have no owner.
 func TestKubeClaimsAreGivenUp(t *testing.T) {
 	c := controlplane.Shared(t)
 	hooks, err := NewWebhooks(rights.Documented(t, c), Validating)

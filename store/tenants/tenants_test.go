@@ -67,8 +67,8 @@ func (l *labels) set(now map[string]string) {
 	l.now, l.changed = now, make(chan struct{})
 }
 
-// What the leader's ingester knows reaches all replicas through etcd, and is written again where somebody removes it; one that leads no
-// longer writes nothing, and returns.
+// The labels of the leader's ingester reach all replicas through etcd, and are written again if somebody removes them.
+// A process that no longer leads writes nothing, and returns.
 func TestLeaderWritesWhatReplicasRead(t *testing.T) {
 	etcd := kvtest.Start(t)
 	quiet := slog.New(slog.DiscardHandler)

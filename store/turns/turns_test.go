@@ -11,7 +11,8 @@ import (
 
 func host(b byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, b}), 32) }
 
-// Hosts have their turns one after the other, however many wait of one; of one host what is first goes first, and who has gone has none.
+// Hosts alternate, however many requests of one wait. Requests of one host are served in order, and one whose client
+// has gone gets no turn.
 func TestLineIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(1, 0)

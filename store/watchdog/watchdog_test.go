@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// A call that takes longer than the limit is an error, once, while it runs; one that is shorter, or that panics, is none, however many
-// there are one after the other.
+// A call that takes longer than the limit is logged as an error, once, while it runs. Shorter calls, and calls that
+// panic, are not, however many follow each other.
 func TestCall(t *testing.T) {
 	for name, c := range map[string]struct {
 		calls []time.Duration

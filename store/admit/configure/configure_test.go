@@ -102,7 +102,8 @@ func TestManaged(t *testing.T) {
 	}
 }
 
-// What is written is the roots, and Fail where that is asked for, but of no webhook that warns only; what is right already, and what is somebody else's, is not touched.
+// The roots are written, and on request failurePolicy Fail, except for webhooks that only warn. Correct values and
+// configurations of others are not touched.
 func TestWanted(t *testing.T) {
 	old, _ := authority(t)
 	fresh, _ := authority(t)

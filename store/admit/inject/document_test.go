@@ -75,7 +75,7 @@ func TestDocumentLeftAsItIs(t *testing.T) {
 	}
 }
 
-// What authors leave out and the encoder writes, as the resources of a container, has the template's values.
+// Fields that the encoder writes and authors leave out, such as a container's resources, get the template's values.
 func TestDocumentWithOwnContainers(t *testing.T) {
 	for name, spec := range map[string]string{
 		"proxy":           "{containers: [{name: istio-proxy, image: auto, env: [{name: EXTRA, value: '1'}]}, {name: app, image: x}]}",

@@ -301,7 +301,7 @@ spec:
 	}
 }
 
-// What comes to a Pod after its injection, by another webhook, is seen when it is injected again.
+// A second injection sees changes that another webhook made after the first.
 func TestInjectedAgain(t *testing.T) {
 	s := settings(t)
 	out := injectedPod(t, s, probed)

@@ -56,8 +56,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// What istioctl kube-inject sends to the webhook, byte for byte but for the Pod (istio istioctl/pkg/kubeinject/kubeinject.go): a review without a uid,
-// of no operation, whose kind is the review's own.
+// The request of istioctl kube-inject is answered, byte for byte except for the Pod (istio
+// istioctl/pkg/kubeinject/kubeinject.go): a review without a uid or an operation, whose kind is the review's own.
 func TestAdmitKubeInject(t *testing.T) {
 	server := admit.New(admit.Config{})
 	server.Register("injection", "/inject", ready(t), nil)

@@ -127,7 +127,7 @@ func TestInjectionIsLinear(t *testing.T) {
 	}
 }
 
-// What is decoded of annotations is bounded before it is decoded.
+// Annotations are bounded before they are decoded.
 func TestHeavyAnnotations(t *testing.T) {
 	bomb := "a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c]\ne: [*d, *d, *d, *d]\n"
 	containers := `{"containers": [` + strings.Repeat(`{},`, maxContainers) + `{}]}`
@@ -154,7 +154,7 @@ func TestLargePatches(t *testing.T) {
 	}
 }
 
-// Whoever has gone has no more done for.
+// The injection ends when its client has gone.
 func TestInjectionEndsWithItsContext(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is kept of a text is not what whoever asked has changed since; large texts, and such that are no YAML, are not kept.
+// A caller's changes do not affect the cached result. Large texts and invalid YAML are not cached.
 func TestOverlaysAreKept(t *testing.T) {
 	const text = "spec: {containers: [{name: istio-proxy, ports: [{containerPort: 15090}]}]}"
 	o := newOverlays()

@@ -38,7 +38,7 @@ func TestAnnotationsAreRefusedByName(t *testing.T) {
 	}
 }
 
-// What a Pod is injected with all the same is told to its author, by the webhook and by the command.
+// Webhook and command report the doubtful settings of an injected Pod to its author.
 func TestWarnings(t *testing.T) {
 	const apart = "\nspec: {containers: [{name: app, image: x}]}"
 	for name, c := range map[string]struct{ pod, want string }{

@@ -107,7 +107,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// What the API server refuses is found with its path and code, and what it takes is not; an object is left as it is.
+// Objects that the API server refuses are found with path and code, others pass. No object is changed.
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct{ spec, wrong, unknown string }{
 		"good":              {`{"host": "a", "subsets": [{"name": "x"}]}`, "", ""},

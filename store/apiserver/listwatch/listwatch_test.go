@@ -46,7 +46,7 @@ func configMaps(t *testing.T, handler http.HandlerFunc) *cache.ListWatch {
 	return cache.NewFilteredListWatchFromClient(client, "configmaps", "", func(*metav1.ListOptions) {})
 }
 
-// recorder is what a Reflector puts objects into.
+// recorder is the store of a Reflector.
 type recorder struct {
 	lists chan []any
 	seen  chan *corev1.ConfigMap

@@ -12,8 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Of what etcd says an operator is told of real trouble, each message once in a while, and of nothing that its orderly end
-// brings with it.
+// The operator sees etcd's messages about real trouble, each once in a while, and no messages of its orderly end.
 func TestEtcdLogIsAnOperators(t *testing.T) {
 	var out bytes.Buffer
 	var stopping atomic.Bool

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// What is below a top-level folder cluster=NAME is of that cluster; everything else, and a folder of the config cluster's own name, is of
-// the config cluster.
+// Objects below a top-level folder cluster=NAME belong to that cluster. All others, and those in a folder with the
+// config cluster's own name, belong to the config cluster.
 func TestClustersOfAFolder(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/a.yaml", pods("a"))

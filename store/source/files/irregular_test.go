@@ -27,7 +27,7 @@ func irregularFiles(t *testing.T, dir string) map[string]string {
 	}
 }
 
-// What is no file is reported by its name, holds up nothing, and the rest is read.
+// Pipes and devices are reported by name and block nothing. All other files are read.
 func TestWhatIsNoFileIsReported(t *testing.T) {
 	dir := t.TempDir()
 	want := irregularFiles(t, dir)

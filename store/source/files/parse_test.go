@@ -112,7 +112,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A JSON file that is plainly no object is skipped, with a note. What may be the rest of an object is an error, and what was an object stands.
+// A JSON file that is certainly not an object is skipped, with a note. A possible remainder of an object is an error,
+// and a file's previous objects stay.
 func TestForeignJSON(t *testing.T) {
 	for text, foreignly := range map[string]bool{
 		`{"id": "sidecar~10.1.1.1~a.b~b.svc", "metadata": {"NAME": "a", "NAMESPACE": "b"}}`: true,

@@ -168,8 +168,8 @@ func TestDuplicates(t *testing.T) {
 	first.see([]string{"b.yaml", pods("a=b"), "a.yaml", pods("a=a")}, "put a=a") // read together: by path
 }
 
-// What is gone is emitted once it has looked so for the grace period, however much it is: the ingester judges it. A broken document that goes explains
-// nothing either.
+// A removal is emitted once it was seen for the grace period, whatever its size: the ingester decides whether to hold
+// it. The end of a broken document explains no removal either.
 func TestRemovals(t *testing.T) {
 	d := newDesk(t)
 	d.see([]string{"a.yaml", pods("a", "b"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b")
