@@ -131,8 +131,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// One host holds no more bytes than its share, whatever it sends: the next review of it waits, and one of another host does not. All hosts
-// together hold no more than there are: then everybody's next review waits.
+// One host holds no more bytes than its share, whatever it sends: the next review of it waits, and one of another host
+// does not. All hosts together hold no more than there are: then everybody's next review waits.
 func TestRoom(t *testing.T) {
 	b := newBusy(t, Config{MaxHost: 2 * int64(len(good)), MaxAll: 4 * int64(len(good))})
 	b.s.webhooks[0].small = turns.New(100, 0) // as many at once as there are in this test
@@ -209,8 +209,8 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// However many reviews a host sends of one namespace, and however long they take, one of another namespace is worked on at once, and one of another host: a host has half of
-// all turns at most, and a namespace half of these.
+// However many reviews a host sends of one namespace, and however long they take, one of another namespace is worked on
+// at once, and one of another host: a host has half of all turns at most, and a namespace half of these.
 func TestReviewsTakeTurns(t *testing.T) {
 	b := newBusy(t, Config{})
 	line := turns.NewOfParts(8, 4, 2)

@@ -25,7 +25,8 @@ func (r *room) taken(all int64) int64 {
 	return all - r.free
 }
 
-// A review that announces much and sends little takes little of the room, and is over when its time for the body is; one that comes in full has its answer.
+// A review that announces much and sends little takes little of the room, and is over when its time for the body is;
+// one that comes in full has its answer.
 func TestSlowBodies(t *testing.T) {
 	s := newServer(Config{BodyTime: 20 * time.Millisecond}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()

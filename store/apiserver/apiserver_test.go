@@ -27,7 +27,8 @@ func kubeconfig(t *testing.T, api *httptest.Server) string {
 	return path
 }
 
-// Our credential goes to the API server, and nowhere else: a redirection is an error, and whoever it leads to hears nothing.
+// Our credential goes to the API server, and nowhere else: a redirection is an error, and whoever it leads to hears
+// nothing.
 func TestRedirectionsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("somebody else was asked for %s with Authorization %q", r.URL, r.Header.Get("Authorization"))

@@ -74,8 +74,8 @@ func TestSure(t *testing.T) {
 	}
 }
 
-// A process whose clock is fast, and that is alone, takes what was recorded before, and as much later as it has run, until it has run for a
-// whole period; where another clock agrees with its own it is sure at once.
+// A process whose clock is fast, and that is alone, takes what was recorded before, and as much later as it has run,
+// until it has run for a whole period; where another clock agrees with its own it is sure at once.
 func TestSureOfOneThatIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period, ahead = 24 * time.Hour, 90 * time.Minute
@@ -148,8 +148,8 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 }
 
-// A peer's answer counts from the middle of its round trip, goes before what the process wrote into etcd for as long as it is fresh, and
-// is forgotten; one's own, and that of a peer that names no process, say nothing.
+// A peer's answer counts from the middle of its round trip, goes before what the process wrote into etcd for as long as
+// it is fresh, and is forgotten; one's own, and that of a peer that names no process, say nothing.
 func TestPeersAreHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Duration(0)
@@ -189,8 +189,8 @@ func TestPeersAreHeard(t *testing.T) {
 	})
 }
 
-// The API server's clock is one more: one process alone notices by it that its own is off, and of two that differ the one that agrees with it
-// is believed. It is asked again and again; while it says nothing it counts no more.
+// The API server's clock is one more: one process alone notices by it that its own is off, and of two that differ the
+// one that agrees with it is believed. It is asked again and again; while it says nothing it counts no more.
 func TestAPIServerIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64 // a time.Duration
@@ -233,8 +233,8 @@ func TestAPIServerIsHeard(t *testing.T) {
 	})
 }
 
-// Of three processes the one whose clock is 25 hours fast knows that it is, and the others know that they are not. When those have ended
-// nobody can tell; what is sure is then no later than what was recorded.
+// Of three processes the one whose clock is 25 hours fast knows that it is, and the others know that they are not. When
+// those have ended nobody can tell; what is sure is then no later than what was recorded.
 func TestClocksAreCompared(t *testing.T) {
 	s := kvtest.Start(t)
 	var running sync.WaitGroup

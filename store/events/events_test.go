@@ -63,7 +63,8 @@ func TestWhatHasNoEvent(t *testing.T) {
 	none.Reset()
 }
 
-// A namespace has so many Events at most, new ones at a pace, and one that says that others were left out. Its neighbour has its own.
+// A namespace has so many Events at most, new ones at a pace, and one that says that others were left out. Its
+// neighbour has its own.
 func TestBoundsOfANamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New("istio-system")
@@ -120,7 +121,8 @@ func TestBoundsOfAll(t *testing.T) {
 	})
 }
 
-// Namespaces that fill the list keep Events from others for an hour, and no longer: Kubernetes has deleted theirs by then.
+// Namespaces that fill the list keep Events from others for an hour, and no longer: Kubernetes has deleted theirs by
+// then.
 func TestFullListMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New("istio-system")

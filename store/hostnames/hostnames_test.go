@@ -19,7 +19,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// server is a DNS server on loopback. Its zone is records as text, by name and type; "SERVFAIL" is an answer, too, and "" none at all.
+// server is a DNS server on loopback. Its zone is records as text, by name and type; "SERVFAIL" is an answer, too, and
+// "" none at all.
 type server struct {
 	mu    sync.Mutex
 	zone  map[string]string
@@ -194,8 +195,9 @@ func leads(t *testing.T, h *heard, store *kv.Store, epoch kv.Epoch, resolve func
 	return l, kvtest.Run(t, func(ctx context.Context) error { l.Run(ctx, store, epoch); return nil })
 }
 
-// Names are resolved again when their answers are out of date; what was good stands while the server answers nothing, also for the next leader, which has
-// told everything before any server answers; a name that is needed no more is forgotten, and nobody asks for it.
+// Names are resolved again when their answers are out of date; what was good stands while the server answers nothing,
+// also for the next leader, which has told everything before any server answers; a name that is needed no more is
+// forgotten, and nobody asks for it.
 func TestLeaders(t *testing.T) {
 	s, etcd := start(t), kvtest.Start(t)
 	store := etcd.Connect()
@@ -250,7 +252,8 @@ func TestLeaders(t *testing.T) {
 	}
 }
 
-// Without names there is nothing to wait for; of too many the first are resolved, few at a time, and the others are a problem.
+// Without names there is nothing to wait for; of too many the first are resolved, few at a time, and the others are a
+// problem.
 func TestBounds(t *testing.T) {
 	etcd := kvtest.Start(t)
 	var mu sync.Mutex

@@ -161,7 +161,8 @@ func TestNameOfLoopback(t *testing.T) {
 	}
 }
 
-// TLS: a server whose certificate nobody has signed is not believed, one of the operator's roots is; from TLS no redirect leads to plain HTTP.
+// TLS: a server whose certificate nobody has signed is not believed, one of the operator's roots is; from TLS no
+// redirect leads to plain HTTP.
 func TestTLS(t *testing.T) {
 	keys := newKey(t, false)
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, keys) }))
@@ -188,7 +189,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A rule's own time counts, within bounds: one that waits for ever keeps one of the few places in which key sets are fetched.
+// A rule's own time counts, within bounds: one that waits for ever keeps one of the few places in which key sets are
+// fetched.
 func TestTimeOfAFetch(t *testing.T) {
 	for stated, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Millisecond: time.Millisecond, 30 * time.Second: 30 * time.Second, time.Hour: 30 * time.Second, -1: 5 * time.Second} {
 		if got := limitOf(stated); got != want {

@@ -104,8 +104,9 @@ func ids(names ...string) (all []object.ID) {
 	return all
 }
 
-// Keys are fetched again when they may have changed, and told to every namespace that names them; what was good stands while the server fails, also for the
-// next leader, which has told everything before anybody answers; what is needed no more is forgotten.
+// Keys are fetched again when they may have changed, and told to every namespace that names them; what was good stands
+// while the server fails, also for the next leader, which has told everything before anybody answers; what is needed no
+// more is forgotten.
 func TestLeaders(t *testing.T) {
 	w, etcd := &world{}, kvtest.Start(t)
 	store := etcd.Connect()
@@ -148,7 +149,8 @@ func TestLeaders(t *testing.T) {
 	})
 }
 
-// A namespace that names ten thousand sources has a few of them fetched, few at a time, and is told of; none of its servers answers, and others' do all the same.
+// A namespace that names ten thousand sources has a few of them fetched, few at a time, and is told of; none of its
+// servers answers, and others' do all the same.
 func TestOneNamespaceHoldsUpNoOther(t *testing.T) {
 	etcd := kvtest.Start(t)
 	var mu sync.Mutex

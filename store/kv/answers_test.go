@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Calls that etcd does not answer fail with an error that names its addresses and why it was not reached, be they reads, transactions or leases.
+// Calls that etcd does not answer fail with an error that names its addresses and why it was not reached, be they
+// reads, transactions or leases.
 func TestErrorsNameEtcd(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

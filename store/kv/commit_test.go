@@ -122,7 +122,8 @@ func TestCommitOneTransaction(t *testing.T) {
 	}
 }
 
-// A batch of several transactions: none has more than 100 operations or 1 MiB, and only the last makes the head complete.
+// A batch of several transactions: none has more than 100 operations or 1 MiB, and only the last makes the head
+// complete.
 func TestCommitSeveralTransactions(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
@@ -370,8 +371,8 @@ func TestBadBatches(t *testing.T) {
 	}
 }
 
-// A head that someone spoiled is no dead end: it counts as incomplete, and a full comparison replaces it. One of schema 99 is called
-// that of a newer build.
+// A head that someone spoiled is no dead end: it counts as incomplete, and a full comparison replaces it. One of schema
+// 99 is called that of a newer build.
 func TestSpoiledHead(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Followed change by change the contents are those of a list from scratch; every difference in a path, a value or a number shows in its
-// kind, and in no other.
+// Followed change by change the contents are those of a list from scratch; every difference in a path, a value or a
+// number shows in its kind, and in no other.
 func TestContentsFollowChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	records := map[string][]byte{}
@@ -73,8 +73,8 @@ func stored(t *testing.T, s *kv.Store) kv.Contents {
 	return load(t, s, stat.Revision).Contents
 }
 
-// Every head says what is stored beside it, after batches of one and several transactions, with records that are refused, put back and
-// gone, and of kinds that the leader does not know.
+// Every head says what is stored beside it, after batches of one and several transactions, with records that are
+// refused, put back and gone, and of kinds that the leader does not know.
 func TestHeadSaysWhatIsStored(t *testing.T) {
 	s := kvtest.Start(t)
 	s.Put("records/Novel///shop/x", "of a newer build")
@@ -169,7 +169,8 @@ func TestEveryTransactionWritesTheHead(t *testing.T) {
 	}
 }
 
-// Records that somebody changed are listed as they were at the head, while etcd has that; else as they are, and it shows.
+// Records that somebody changed are listed as they were at the head, while etcd has that; else as they are, and it
+// shows.
 func TestLoadOfChangedRecords(t *testing.T) {
 	s := kvtest.Start(t)
 	head := s.Term(epoch(t, s.Store, "a")).Commit(kv.Batch{Puts: services(t, 5, 80)})

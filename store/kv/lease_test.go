@@ -125,7 +125,8 @@ func TestChangeFenced(t *testing.T) {
 	}
 }
 
-// A follower outlives its etcd, sees what happened meanwhile, and compaction does not stop it; a slow one gets the newest.
+// A follower outlives its etcd, sees what happened meanwhile, and compaction does not stop it; a slow one gets the
+// newest.
 func TestFollow(t *testing.T) {
 	s := kvtest.Start(t)
 	ctx, cancel := context.WithCancel(within(t))

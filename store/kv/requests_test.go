@@ -24,8 +24,8 @@ func (c *counted) Txn(ctx context.Context) clientv3.Txn {
 	return c.KV.Txn(ctx)
 }
 
-// A leader that writes batch after batch asks etcd once for each transaction; where the head is not its own, or nothing tells
-// that it moved, it is read. Errors are the same with and without that read.
+// A leader that writes batch after batch asks etcd once for each transaction; where the head is not its own, or nothing
+// tells that it moved, it is read. Errors are the same with and without that read.
 func TestRequestsOfACommit(t *testing.T) {
 	s := kvtest.Start(t)
 	requests := &counted{KV: s.Client().KV}

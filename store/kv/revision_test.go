@@ -69,7 +69,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// The first revision that leads is promoted, unless the default one may be led by a build that writes to Kubernetes without asking; after that an operator says it.
+// The first revision that leads is promoted, unless the default one may be led by a build that writes to Kubernetes
+// without asking; after that an operator says it.
 func TestPromotion(t *testing.T) {
 	for name, test := range map[string]struct {
 		revision   string

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/lead"
 )
 
-// A process that is alone with its etcd does not wait for the lease of the one that was killed before it, which lives for
-// an hour here; and that one's epoch is over.
+// A process that is alone with its etcd does not wait for the lease of the one that was killed before it, which lives
+// for an hour here; and that one's epoch is over.
 func TestAloneLeadsAtOnce(t *testing.T) {
 	s := kvtest.Start(t)
 	grant, err := s.Client().Grant(within(t), 3600)

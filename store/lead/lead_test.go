@@ -106,8 +106,8 @@ func TestCleanShutdownHandsOverAtOnce(t *testing.T) {
 	}
 }
 
-// A leader that is stopped says nothing more. Its connection is cut here, as SIGSTOP would silence it; it keeps its epoch
-// and writes under it later.
+// A leader that is stopped says nothing more. Its connection is cut here, as SIGSTOP would silence it; it keeps its
+// epoch and writes under it later.
 func TestStoppedLeaderIsReplacedAndFenced(t *testing.T) {
 	s := kvtest.Start(t)
 	// Leases of its own, which nobody keeps alive: as if it had been stopped right after it was elected.
@@ -170,8 +170,8 @@ func TestDeletedKeyEndsTheTerm(t *testing.T) {
 	}
 }
 
-// Work that fails gives the others a turn.
-// A term that is ended by another process is over at once, and who waits leads; of a term that is over already nothing is ended.
+// Work that fails gives the others a turn. A term that is ended by another process is over at once, and who waits
+// leads; of a term that is over already nothing is ended.
 func TestDepose(t *testing.T) {
 	s := kvtest.Start(t)
 	a := standFor(t, s.Connect(), "a", time.Hour)

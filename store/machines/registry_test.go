@@ -79,8 +79,9 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// Of two machines that claim one address the one whose entry is known stays, whichever is newer; the other is a problem, and has its turn when
-// that one is gone. In another network the address is another one; a network that is not named may be any. An entry is adopted by its own service account alone.
+// Of two machines that claim one address the one whose entry is known stays, whichever is newer; the other is a
+// problem, and has its turn when that one is gone. In another network the address is another one; a network that is not
+// named may be any. An entry is adopted by its own service account alone.
 func TestClaims(t *testing.T) {
 	r := NewRegistry(grace)
 	first := machine("b-10.0.0.1", "10.0.0.1", "vm", 0)
@@ -112,8 +113,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A machine whose entry is known keeps it against another credential, however new the connection of that is, while it is connected; with the same
-// credential it moves. A leader that is new takes the machine that was there first.
+// A machine whose entry is known keeps it against another credential, however new the connection of that is, while it
+// is connected; with the same credential it moves. A leader that is new takes the machine that was there first.
 func TestCredentialKeepsItsEntry(t *testing.T) {
 	of := func(credential, replica string, connected time.Duration) Machine {
 		m := machine("one", "10.0.0.1", "vm", connected)
@@ -175,7 +176,8 @@ func TestMostOfAccount(t *testing.T) {
 	}
 }
 
-// One credential has a quarter of its account's entries at most, in whatever order replicas report them; what older replicas report is of none.
+// One credential has a quarter of its account's entries at most, in whatever order replicas report them; what older
+// replicas report is of none.
 func TestMostOfCredential(t *testing.T) {
 	r := NewRegistry(grace)
 	var reports []Machine
@@ -231,7 +233,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A machine whose address has become a Pod's has no entry from the moment on at which its replica says so, and is named; it has one again when that is over.
+// A machine whose address has become a Pod's has no entry from the moment on at which its replica says so, and is
+// named; it has one again when that is over.
 func TestTakenAddress(t *testing.T) {
 	r := NewRegistry(grace)
 	a, other, entry := machine("one", "10.0.0.1", "vm", 0), machine("two", "10.0.0.2", "vm", 0), []WorkloadEntry{{Name{"shop", "one"}, "vm"}}

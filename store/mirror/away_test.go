@@ -214,9 +214,9 @@ func TestConfirmNow(t *testing.T) {
 	})
 }
 
-// A replica that is cut off and behind, as far as a client's word goes, does not answer it with older state: it waits until
-// it has what the client has seen, and says at the deadline that it has not; so where etcd answers as another store. Other
-// words do not count: of another store, or of a revision that etcd, when it answers, does not have.
+// A replica that is cut off and behind, as far as a client's word goes, does not answer it with older state: it waits
+// until it has what the client has seen, and says at the deadline that it has not; so where etcd answers as another
+// store. Other words do not count: of another store, or of a revision that etcd, when it answers, does not have.
 func TestConfirmAtMinimum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

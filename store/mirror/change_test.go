@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// However a consumer lags, what it is change leads from what it had to what there is: nothing is lost and no more than what
-// differs is change, but for records that came back as equal ones.
+// However a consumer lags, what it is change leads from what it had to what there is: nothing is lost and no more than
+// what differs is change, but for records that came back as equal ones.
 func TestLaggingConsumerLosesNothing(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -61,8 +61,8 @@ func randomBatch(t *testing.T, r *rand.Rand) (puts []model.Record, deletes []mod
 	return puts, deletes
 }
 
-// follow applies what a consumer was change to what it has, and says what is wrong: it must lead to all that there is now, in
-// order, by the very records that there were, and tell no more than what differs.
+// follow applies what a consumer was change to what it has, and says what is wrong: it must lead to all that there is
+// now, in order, by the very records that there were, and tell no more than what differs.
 func follow(follower map[model.Key]model.Record, change mirror.Change) error {
 	if !slices.IsSortedFunc(change.Edits, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) }) {
 		return errors.New("not in order")

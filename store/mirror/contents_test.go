@@ -97,8 +97,8 @@ func (w *storedState) check(f *fold) {
 	}
 }
 
-// Over random changes, heads that say of some kinds what is not stored, and lists between them: what a replica has read it counts as
-// from scratch, and of each kind it has exactly what was stored when a head last said so.
+// Over random changes, heads that say of some kinds what is not stored, and lists between them: what a replica has read
+// it counts as from scratch, and of each kind it has exactly what was stored when a head last said so.
 func TestHeldKindsOverRandomChanges(t *testing.T) {
 	publications := 0
 	for seed := range uint64(15) {

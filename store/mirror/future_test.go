@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A snapshot whose time lies ahead of the clock would never be too old: it is refused, where that is more than clocks differ by.
+// A snapshot whose time lies ahead of the clock would never be too old: it is refused, where that is more than clocks
+// differ by.
 func TestSnapshotFromTheFuture(t *testing.T) {
 	now := time.Now()
 	d := &Disk{Path: filepath.Join(t.TempDir(), "snapshot"), Mesh: "m", MaxAge: time.Hour}

@@ -28,8 +28,9 @@ func deletePrefix(s *kvtest.Server, prefix string) {
 	s.Delete(s.Prefix()+prefix, s.Prefix()+prefix[:len(prefix)-1]+"0")
 }
 
-// Somebody deletes all records of a kind, and the leader makes an edit: no proxy loses anything. The edit of another kind is served,
-// the log and the status name the kind, and it is over when the leader has written the records again. Nothing of this is on disk.
+// Somebody deletes all records of a kind, and the leader makes an edit: no proxy loses anything. The edit of another
+// kind is served, the log and the status name the kind, and it is over when the leader has written the records again.
+// Nothing of this is on disk.
 func TestDeletedKindIsHeld(t *testing.T) {
 	s, e := etcd(t)
 	leader := s.Term(e)
@@ -115,8 +116,8 @@ func TestChangedKindIsHeld(t *testing.T) {
 	}
 }
 
-// A replica that starts, and lists what somebody spoiled: with nothing good of the kind it is not ready, and says which kind; with a
-// snapshot on disk it serves that. Where etcd still has what the head is of, it starts with that.
+// A replica that starts, and lists what somebody spoiled: with nothing good of the kind it is not ready, and says which
+// kind; with a snapshot on disk it serves that. Where etcd still has what the head is of, it starts with that.
 func TestStartOverDamagedStore(t *testing.T) {
 	s, e := etcd(t)
 	leader := s.Term(e)
@@ -147,9 +148,9 @@ func TestStartOverDamagedStore(t *testing.T) {
 	some.holds()
 }
 
-// A leader that encodes records otherwise than this build (one of a build before or after) freezes nothing: what counts is what is
-// stored. Nor does one whose head says nothing of the records, or in a way that this build does not know; it is said that nothing is
-// compared.
+// A leader that encodes records otherwise than this build (one of a build before or after) freezes nothing: what counts
+// is what is stored. Nor does one whose head says nothing of the records, or in a way that this build does not know; it
+// is said that nothing is compared.
 func TestOtherBuildsFreezeNothing(t *testing.T) {
 	other := func(r model.Record) string {
 		raw, err := model.Encode(r)

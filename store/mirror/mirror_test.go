@@ -35,8 +35,8 @@ func TestColdStartOnEmptyStore(t *testing.T) {
 	}
 }
 
-// Nothing of a batch is seen before all of it is: not by a mirror that watches, not by one that starts meanwhile. The next
-// leader completes what was begun.
+// Nothing of a batch is seen before all of it is: not by a mirror that watches, not by one that starts meanwhile. The
+// next leader completes what was begun.
 func TestInterruptedBatchIsNotSeen(t *testing.T) {
 	s, e := etcd(t)
 	whole := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 10, 80)})
@@ -82,8 +82,8 @@ func TestStartInTheMiddleAfterCompaction(t *testing.T) {
 	}
 }
 
-// A mirror fed by the watch, one that listed at the end, and one that was paused over a compaction hold the same, byte for
-// byte, whatever was edited.
+// A mirror fed by the watch, one that listed at the end, and one that was paused over a compaction hold the same, byte
+// for byte, whatever was edited.
 func TestWatchedEqualsListed(t *testing.T) {
 	s, e := etcd(t)
 	watched, paused := start(t, s.Connect()), start(t, s.Connect())
@@ -229,8 +229,8 @@ func TestUndecodableKeepsLastGood(t *testing.T) {
 	}
 }
 
-// Where there is no version that decodes, a mirror that starts publishes nothing, and says why; one that runs publishes the
-// rest, and says why it is not ready.
+// Where there is no version that decodes, a mirror that starts publishes nothing, and says why; one that runs publishes
+// the rest, and says why it is not ready.
 func TestUndecodableWithoutLastGood(t *testing.T) {
 	for _, path := range []string{"Service///shop/bad", "Secret///shop/bad"} {
 		t.Run(path, func(t *testing.T) {
@@ -266,8 +266,8 @@ func TestUndecodableWithoutLastGood(t *testing.T) {
 	}
 }
 
-// Somebody deletes everything. The head too: that is no complete state, and no proxy loses anything. All but the head: the leader that
-// makes an edit does not know of it, and its head says what there should be.
+// Somebody deletes everything. The head too: that is no complete state, and no proxy loses anything. All but the head:
+// the leader that makes an edit does not know of it, and its head says what there should be.
 func TestDeletedPrefixBlanksNothing(t *testing.T) {
 	t.Run("all but the head", func(t *testing.T) {
 		s, e := etcd(t)

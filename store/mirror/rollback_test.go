@@ -141,8 +141,8 @@ func TestAnotherStoreAnswers(t *testing.T) {
 	wantSame(t, "adopted and listed", read, start(t, s.Connect()).reach(head.Revision).New)
 }
 
-// Leaders of an older build write heads that say no place: these are judged by revision and cluster, as that build does. To go back to it
-// and forth again raises no alarm.
+// Leaders of an older build write heads that say no place: these are judged by revision and cluster, as that build
+// does. To go back to it and forth again raises no alarm.
 func TestHeadsOfAnOlderBuild(t *testing.T) {
 	s, e := etcd(t)
 	older := func(port uint32) int64 {

@@ -32,8 +32,8 @@ func covered(s *mirror.Snapshot) (all []string) {
 	return all
 }
 
-// A kind that this build does not know makes no replica unready, one that runs or one that starts; what is of a closing kind, or cannot
-// be read, covers its namespace, in the root namespace all. It is over when the record is gone.
+// A kind that this build does not know makes no replica unready, one that runs or one that starts; what is of a closing
+// kind, or cannot be read, covers its namespace, in the root namespace all. It is over when the record is gone.
 func TestUnknownKinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, value string
@@ -105,7 +105,8 @@ func TestUnknownKindsOnDisk(t *testing.T) {
 	}
 }
 
-// A newer build has written tens of thousands of objects of a kind of its own: what an older one keeps on disk can be read again.
+// A newer build has written tens of thousands of objects of a kind of its own: what an older one keeps on disk can be
+// read again.
 func TestManyUnknownKindsOnDisk(t *testing.T) {
 	var many []model.Unknown
 	for i := range 30_000 {

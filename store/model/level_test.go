@@ -108,8 +108,8 @@ func TestKindsByLevel(t *testing.T) {
 	}
 }
 
-// The paths of records are what installed builds list and read: they report one that they do not understand, and go on without it. A build
-// that wants another shape writes it from a level on, or below another folder.
+// The paths of records are what installed builds list and read: they report one that they do not understand, and go on
+// without it. A build that wants another shape writes it from a level on, or below another folder.
 func TestPathsAreFrozen(t *testing.T) {
 	for key, want := range map[Key]string{
 		{Kind: KindService, Namespace: "shop", Name: "web", Origin: origin.New("east", "kubernetes")}: "Service/east/kubernetes/shop/web",

@@ -42,8 +42,8 @@ func newSampled() (*Sampled, *envoytest.Output) {
 	return NewSampled(slog.New(slog.NewJSONHandler(log, nil))), log
 }
 
-// The first of each cause is written at once, the others once in an interval, and nothing is lost from the count; a cause that
-// rested is new.
+// The first of each cause is written at once, the others once in an interval, and nothing is lost from the count; a
+// cause that rested is new.
 func TestSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := newSampled()

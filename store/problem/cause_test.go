@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Two attempts that fail for one reason have one text, though each had a port of its own, however the errors are wrapped.
+// Two attempts that fail for one reason have one text, though each had a port of its own, however the errors are
+// wrapped.
 func TestCause(t *testing.T) {
 	failed := func(port int, ip, zone string) error {
 		return fmt.Errorf("A: %w", &net.OpError{Op: "read", Net: "udp", Source: &net.UDPAddr{IP: net.ParseIP(ip), Zone: zone, Port: port},

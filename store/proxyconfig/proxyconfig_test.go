@@ -20,7 +20,8 @@ func config(t *testing.T, text string) *meshv1.ProxyConfig {
 	return c
 }
 
-// unread are the fields that make no other Settings: they are for gateways, for agents, or reported (store/normal/fields).
+// unread are the fields that make no other Settings: they are for gateways, for agents, or reported
+// (store/normal/fields).
 var unread = []protoreflect.FullName{
 	"istio.mesh.v1alpha1.ProxyConfig.ConnectionSettings.profile",
 	"istio.mesh.v1alpha1.ProxyConfig.ConnectionSettings.cluster_per_connection_buffer_limit_bytes",
@@ -30,7 +31,8 @@ var unread = []protoreflect.FullName{
 	"istio.mesh.v1alpha1.Tracing.stackdriver", "istio.mesh.v1alpha1.Tracing.open_census_agent", "istio.mesh.v1alpha1.Tracing.tls_settings",
 }
 
-// Every field of what is acted on is a part of the Settings, by which plans tell proxies apart: also one that a later version of the API brings.
+// Every field of what is acted on is a part of the Settings, by which plans tell proxies apart: also one that a later
+// version of the API brings.
 func TestSettingsHaveEveryField(t *testing.T) {
 	for _, of := range []protoreflect.Name{"proxy_headers", "connection_settings", "tracing"} {
 		base := &meshv1.ProxyConfig{}

@@ -182,7 +182,8 @@ func TestLossesAreAddedUp(t *testing.T) {
 	}
 }
 
-// A removal is accepted once, by an ID that names exactly its objects; what is back is held no more; policies and whole kinds wait for that word.
+// A removal is accepted once, by an ID that names exactly its objects; what is back is held no more; policies and whole
+// kinds wait for that word.
 func TestBook(t *testing.T) {
 	b := NewBook(time.Minute, nil)
 	scope := func(kind string) Scope { return Scope{object.ID{Origin: kube, Kind: kind}, object.Rewound} }

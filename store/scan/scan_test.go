@@ -88,7 +88,8 @@ func decoded(tree any) int {
 	return n
 }
 
-// FuzzValues: what is valid here is valid to encoding/json and the other way round, but for the nesting; and there are at least as many values as that makes of it.
+// FuzzValues: what is valid here is valid to encoding/json and the other way round, but for the nesting; and there are
+// at least as many values as that makes of it.
 func FuzzValues(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,-2.5e3,"x\u00e9\n",true,false,null,{}]}`, `{"a":1,"a":{"b":[]}}`, "[[[[]]]]", "\"\xff\"", "0", "-", "1.e", " [ 1 , 2 ] ", "{\"a\" :1}", "tru", "[1,]"} {
 		f.Add([]byte(seed))

@@ -187,7 +187,8 @@ func connects(path string) error {
 	return err
 }
 
-// Others than the user, and the group if there is one, are kept out: by the folder, and where that does not, by who they are.
+// Others than the user, and the group if there is one, are kept out: by the folder, and where that does not, by who
+// they are.
 func TestForeignersAreRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be several users")

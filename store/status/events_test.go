@@ -26,8 +26,9 @@ func warning(name, uid, message string, generation int64) events.Warning {
 	return w
 }
 
-// An Event is written once, counts up as its message or its object's generation changes, and is not written again by a leader that finds it said already. Another
-// object of the name has its own. Nothing is remembered of warnings that are over.
+// An Event is written once, counts up as its message or its object's generation changes, and is not written again by a
+// leader that finds it said already. Another object of the name has its own. Nothing is remembered of warnings that are
+// over.
 func TestEventsAreWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := unlisted{play[corev1.Event]()}

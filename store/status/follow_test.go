@@ -22,7 +22,8 @@ func (s seenNames) Replace(all map[Key]Found[corev1.ConfigMap]) {}
 
 func (s seenNames) Observe(k Key, f Found[corev1.ConfigMap]) { s.names[k.Name] = true }
 
-// A watch that says nothing, not even a bookmark, is opened again within listwatch.Silence, long before the next list: what came meanwhile is seen then.
+// A watch that says nothing, not even a bookmark, is opened again within listwatch.Silence, long before the next list:
+// what came meanwhile is seen then.
 func TestSilentWatchIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var watches, lists int

@@ -18,8 +18,8 @@ var specs = map[string]string{
 	"WorkloadEntry": `{address: 192.0.2.7}`, "WorkloadGroup": `{template: {}}`, "TrafficExtension": `{lua: {inlineCode: "x = 1"}}`, "WasmPlugin": `{url: "oci://example.com/x"}`,
 }
 
-// With the documented rights, and no others: objects of each of Istio's kinds are read again, as after a conflict, and have their status written; so are webhook
-// configurations, WorkloadEntries and the ConfigMap of the roots read.
+// With the documented rights, and no others: objects of each of Istio's kinds are read again, as after a conflict, and
+// have their status written; so are webhook configurations, WorkloadEntries and the ConfigMap of the roots read.
 func TestKubeEachKindIsWritten(t *testing.T) {
 	c := controlplane.Shared(t)
 	namespace, kubeconfig := c.Namespace(t), rights.Documented(t, c)

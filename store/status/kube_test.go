@@ -26,8 +26,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 
-// With the documented rights, and no others: the ConfigMap comes, is put back when it is edited or deleted, follows a rotation, and takes the
-// place of one that somebody else made. One that may not be changed (immutable) is a problem that names it.
+// With the documented rights, and no others: the ConfigMap comes, is put back when it is edited or deleted, follows a
+// rotation, and takes the place of one that somebody else made. One that may not be changed (immutable) is a problem
+// that names it.
 func TestKubeRootCerts(t *testing.T) {
 	c := controlplane.Shared(t)
 	api, err := NewConfigMaps(rights.Documented(t, c), metav1.NamespaceAll, RootCertName)
@@ -96,9 +97,9 @@ func (d *delayed) Write(_ context.Context, k Key, o *unstructured.Unstructured) 
 	return d.API.Write(context.Background(), k, o) // a process that was stopped sends after its deadline, too
 }
 
-// With the documented rights, and no others. A second controller writes its condition 300 times (1,000 times: TestSecondControllerLosesNothing)
-// while ours changes, and neither loses any; a leader that was stopped between encoding and sending sends late, and what its successor says is
-// there.
+// With the documented rights, and no others. A second controller writes its condition 300 times (1,000 times:
+// TestSecondControllerLosesNothing) while ours changes, and neither loses any; a leader that was stopped between
+// encoding and sending sends late, and what its successor says is there.
 func TestKubeObjectStatus(t *testing.T) {
 	c := controlplane.Shared(t)
 	namespace := c.Namespace(t)
@@ -204,8 +205,8 @@ func says(o *unstructured.Unstructured, of string) (said string) {
 	return said
 }
 
-// secondController writes its own condition so often, and looks each time that the one before is there. It begins with the object as it was
-// once, and is called back before each write.
+// secondController writes its own condition so often, and looks each time that the one before is there. It begins with
+// the object as it was once, and is called back before each write.
 func secondController(t *testing.T, objects dynamic.ResourceInterface, o *unstructured.Unstructured, times int, before func(n int)) (conflicts int) {
 	t.Helper()
 	for n := 0; n < times; {

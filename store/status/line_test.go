@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// Those who take turns get as much each, whoever asked for more and earlier; an object that has failed waits without keeping its turn's others.
+// Those who take turns get as much each, whoever asked for more and earlier; an object that has failed waits without
+// keeping its turn's others.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -88,7 +89,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Service accounts take turns in having the entries of their machines written; where the machine is not known its namespace does.
+// Service accounts take turns in having the entries of their machines written; where the machine is not known its
+// namespace does.
 func TestTurnsOfMachines(t *testing.T) {
 	name := machines.Name{Namespace: "shop", Name: "vms-10.0.0.1"}
 	for want, w := range map[string]machines.Wanted{"shop/vm": wantedMachine(nil), "shop": {Gone: true}} {

@@ -85,9 +85,10 @@ func istioObject(kind, name string, spec map[string]any) *unstructured.Unstructu
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "networking.istio.io/v1beta1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}}
 }
 
-// With the documented rights, and no others: the entry of a machine is made, with its WorkloadGroup as the owner; its health is in the status; the
-// next leader takes the same object over, and deletes it when the grace is over. One that somebody wrote by hand under the name of a machine's,
-// and one whose WorkloadGroup is not there, are problems. An object that has changed since it was read is not deleted.
+// With the documented rights, and no others: the entry of a machine is made, with its WorkloadGroup as the owner; its
+// health is in the status; the next leader takes the same object over, and deletes it when the grace is over. One that
+// somebody wrote by hand under the name of a machine's, and one whose WorkloadGroup is not there, are problems. An
+// object that has changed since it was read is not deleted.
 func TestKubeMachines(t *testing.T) {
 	c := controlplane.Shared(t)
 	namespace, kubeconfig := c.Namespace(t), rights.Documented(t, c)

@@ -159,8 +159,8 @@ func condition(t *testing.T, c *played[unstructured.Unstructured, *unstructured.
 	return ""
 }
 
-// A second controller writes its own condition 1,000 times while ours changes all the time, each reading before it writes: neither loses any
-// of it, and nobody counts as writing against the other.
+// A second controller writes its own condition 1,000 times while ours changes all the time, each reading before it
+// writes: neither loses any of it, and nobody counts as writing against the other.
 func TestSecondControllerLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := play[unstructured.Unstructured]()
@@ -210,7 +210,8 @@ func TestSecondControllerLosesNothing(t *testing.T) {
 	})
 }
 
-// Something else is wanted while a write is on its way, again and again: writing that next is no putting back, and waits for nothing.
+// Something else is wanted while a write is on its way, again and again: writing that next is no putting back, and
+// waits for nothing.
 func TestWantedMeanwhile(t *testing.T) {
 	c, q, now := play[unstructured.Unstructured](), newQueue[unstructured.Unstructured](1), begin
 	q.replace(map[Key]Found[unstructured.Unstructured]{cart: c.put(cart, "kubectl", route(t, ""))})
@@ -241,9 +242,10 @@ func TestWantedMeanwhile(t *testing.T) {
 	}
 }
 
-// A leader is stopped (SIGSTOP) between encoding an object and sending it, and goes on at any time after its successor has begun, 1,000 times:
-// 30 s later what the successor says is there, and within that the status has changed three times at most: by the late write, by the
-// successor's, and where the late one came in after that was compared, back again.
+// A leader is stopped (SIGSTOP) between encoding an object and sending it, and goes on at any time after its successor
+// has begun, 1,000 times: 30 s later what the successor says is there, and within that the status has changed three
+// times at most: by the late write, by the successor's, and where the late one came in after that was compared, back
+// again.
 func TestStoppedLeaderConverges(t *testing.T) {
 	for seed := range uint64(1000) {
 		synctest.Test(t, func(t *testing.T) { stopLeader(t, rand.New(rand.NewPCG(seed, 5))) })
@@ -291,8 +293,9 @@ func stopLeader(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// An object has hundreds of conditions and messages of others, a megabyte of them: what is written is the same once it is read again, has all of theirs as they were and in their order, and is
-// larger by our entries alone, however long ago and often ours were written.
+// An object has hundreds of conditions and messages of others, a megabyte of them: what is written is the same once it
+// is read again, has all of theirs as they were and in their order, and is larger by our entries alone, however long
+// ago and often ours were written.
 func TestReportInLargeStatus(t *testing.T) {
 	var conditions, messages []any
 	for i := range 700 {

@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// definitions is an API server that serves WorkloadEntries and WorkloadGroups in some versions, of which there is the group vms; what is made is given.
+// definitions is an API server that serves WorkloadEntries and WorkloadGroups in some versions, of which there is the
+// group vms; what is made is given.
 func definitions(t *testing.T, made chan<- *WorkloadEntry, versions ...string) *WorkloadEntries {
 	t.Helper()
 	kubeconfig := apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +76,8 @@ func TestNoWorkloadEntriesAreServed(t *testing.T) {
 	<-ended
 }
 
-// WorkloadEntries are made in the version in which they are served, by definitions of an older Istio as by those of a newer one, and so is their owner named.
+// WorkloadEntries are made in the version in which they are served, by definitions of an older Istio as by those of a
+// newer one, and so is their owner named.
 func TestServedVersionIsWritten(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1", "v1alpha3"} {
 		made := make(chan *WorkloadEntry, 1)

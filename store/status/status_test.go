@@ -278,8 +278,9 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// Somebody else writes another root whenever ours is written: after a few times it is left to them for longer and longer, a problem names the
-// object and them, and other objects are written all the same. When they stop the object is put back, and the problem goes.
+// Somebody else writes another root whenever ours is written: after a few times it is left to them for longer and
+// longer, a problem names the object and them, and other objects are written all the same. When they stop the object is
+// put back, and the problem goes.
 func TestOthersAreNotFought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -321,8 +322,8 @@ func TestOthersAreNotFought(t *testing.T) {
 	})
 }
 
-// A leader that was stopped and goes on sends what it had in hand: it is refused where its successor has written since, and put back where the
-// successor had nothing to write.
+// A leader that was stopped and goes on sends what it had in hand: it is refused where its successor has written since,
+// and put back where the successor had nothing to write.
 func TestSecondLeader(t *testing.T) {
 	for _, wants := range []string{"new", "one"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -351,8 +352,9 @@ func TestSecondLeader(t *testing.T) {
 	}
 }
 
-// Nothing is written unless it is known that this process still leads; no write goes on after its lease; one that another write came before is
-// made again from what is there; one that fails is made again, and a problem says so meanwhile.
+// Nothing is written unless it is known that this process still leads; no write goes on after its lease; one that
+// another write came before is made again from what is there; one that fails is made again, and a problem says so
+// meanwhile.
 func TestWritesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

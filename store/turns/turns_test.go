@@ -137,8 +137,8 @@ func TestPartOfAHost(t *testing.T) {
 	})
 }
 
-// A host's parts have its turns one after the other, none more than its bound; what another host calls its parts changes nothing; and who is ahead of other
-// hosts has the next turn.
+// A host's parts have its turns one after the other, none more than its bound; what another host calls its parts
+// changes nothing; and who is ahead of other hosts has the next turn.
 func TestPartsAndHostsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewOfParts(2, 2, 1)

@@ -78,8 +78,8 @@ webhooks:
 	return &unstructured.Unstructured{Object: tree}
 }
 
-// Configurations of the revision and its tags are the mesh's; others only where they show one of its roots, so that one of istiod's with a CA of
-// its own is left alone.
+// Configurations of the revision and its tags are the mesh's; others only where they show one of its roots, so that one
+// of istiod's with a CA of its own is left alone.
 func TestManaged(t *testing.T) {
 	root, _ := authority(t)
 	other, _ := authority(t)
@@ -156,7 +156,8 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// A certificate is believed where its root is in every bundle; a bundle without a root of the mesh is still to be written, and garbage in it counts as nothing.
+// A certificate is believed where its root is in every bundle; a bundle without a root of the mesh is still to be
+// written, and garbage in it counts as nothing.
 func TestTrusts(t *testing.T) {
 	old, by := authority(t)
 	fresh, byFresh := authority(t)

@@ -57,7 +57,8 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 }
 
-// A template that cannot be read spoils those alone that ask for it; a default one, the whole ConfigMap: the last good one stands.
+// A template that cannot be read spoils those alone that ask for it; a default one, the whole ConfigMap: the last good
+// one stands.
 func TestUnreadableTemplates(t *testing.T) {
 	text := "policy: enabled\ntemplates:\n  sidecar: 'metadata: {labels: {a: b}}'\n  other: '{{ unheardOf }}'\n  secret: '{{ genPrivateKey \"rsa\" }}'\n  time: '{{ now }}'\n"
 	c, err := ParseConfig(source, text, "", nil)

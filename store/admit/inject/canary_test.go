@@ -36,7 +36,8 @@ func asked(pod *corev1.Pod) string {
 	return words(revision, host, discovery)
 }
 
-// A percentage of the workloads asks the canary: the same ones at each injection, and at a larger percentage these and others.
+// A percentage of the workloads asks the canary: the same ones at each injection, and at a larger percentage these and
+// others.
 func TestPercentageOfWorkloadsAsksTheCanary(t *testing.T) {
 	const workloads = 400
 	was := map[string]bool{}

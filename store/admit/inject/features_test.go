@@ -143,7 +143,8 @@ func TestAnnotationsAreChecked(t *testing.T) {
 	}
 }
 
-// Where the values list images, a Pod that names another one is refused, by annotation and value; without a list every image is allowed.
+// Where the values list images, a Pod that names another one is refused, by annotation and value; without a list every
+// image is allowed.
 func TestAllowedProxyImages(t *testing.T) {
 	for asked, want := range map[string]bool{
 		"example.com/own/proxy:1": true, "registry.example.com/mesh/proxyv2:1.30": true, "registry.example.com/mesh/": true,
@@ -224,7 +225,8 @@ func TestProbesAreTheAgents(t *testing.T) {
 	if got := string(encoded(t, asked)); got != want {
 		t.Errorf("the agent asks\n%s, want\n%s", got, want)
 	}
-	// The kubelet waits for the probe of a sidecar of the application before it starts containers, of which the agent is one here.
+	// The kubelet waits for the probe of a sidecar of the application before it starts containers, of which the agent is
+	// one here.
 	pod = injectedPod(t, settings(t), probed)
 	if got, want := string(encoded(t, nth(t, pod, "aside"))), string(encoded(t, container("aside", before))); got != want || strings.Contains(envOf(nth(t, pod, ProxyContainer), probersVariable), "aside") {
 		t.Errorf("a sidecar that starts before the agent is %s, was %s", got, want)
@@ -267,8 +269,8 @@ func TestMetricsAreMerged(t *testing.T) {
 	}
 }
 
-// The author's own istio-proxy counts before the template's, whether it becomes a sidecar container or not; so it does when the Pod is injected again, with
-// other settings.
+// The author's own istio-proxy counts before the template's, whether it becomes a sidecar container or not; so it does
+// when the Pod is injected again, with other settings.
 func TestOwnContainerIsOverlay(t *testing.T) {
 	const text = `
 metadata: {name: web-0}

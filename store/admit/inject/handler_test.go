@@ -121,7 +121,8 @@ func TestAdmitGarbage(t *testing.T) {
 	}
 }
 
-// Patches touch what differs alone: a rewritten probe is a change of that probe, and what this build does not know of the object stays.
+// Patches touch what differs alone: a rewritten probe is a change of that probe, and what this build does not know of
+// the object stays.
 func TestPatchIsSmall(t *testing.T) {
 	raw := []byte(`{"metadata":{"name":"web-0","creationTimestamp":null},"spec":{"containers":[{"name":"istio-proxy","image":"auto","resources":{}},{"name":"app","image":"web","unheardOf":{"a":1},"resources":{},"readinessProbe":{"httpGet":{"path":"/","port":80}}}]},"status":{}}`)
 	a := ready(t).Admit(t.Context(), "/inject", review(raw))

@@ -68,7 +68,8 @@ var large = map[string]func(p *corev1.Pod, n int){
 // bounds are those of large.
 var bounds = map[string]int{"256 containers": maxContainers, "at most 262144": maxAnnotations}
 
-// A Pod with as much as there may be is injected; with one more it is refused, by the name of the bound; and one that gets no proxy is admitted all the same.
+// A Pod with as much as there may be is injected; with one more it is refused, by the name of the bound; and one that
+// gets no proxy is admitted all the same.
 func TestLargePods(t *testing.T) {
 	h := ready(t)
 	for name, fill := range large {
@@ -97,7 +98,8 @@ func TestLargePods(t *testing.T) {
 	}
 }
 
-// Memory grows with a Pod's lists, not with their squares: neither in decoding, nor in templates, nor in merging, nor in the patch.
+// Memory grows with a Pod's lists, not with their squares: neither in decoding, nor in templates, nor in merging, nor
+// in the patch.
 func TestInjectionIsLinear(t *testing.T) {
 	h := ready(t)
 	for name, fill := range large {
@@ -164,7 +166,8 @@ func TestInjectionEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// However a list of names is to change, the patch brings it there; where many elements change their places it replaces the list.
+// However a list of names is to change, the patch brings it there; where many elements change their places it replaces
+// the list.
 func TestPatchOfLists(t *testing.T) {
 	pod := func(names []string) *corev1.Pod {
 		p := podOf(t, simplePod)

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// istioStyle calls every function that templates of Istio's releases call, in their manner: the names of the data, pipes, flow mappings with a comma at their
-// end, fields that Pods do not have, an emptyDir that is null.
+// istioStyle calls every function that templates of Istio's releases call, in their manner: the names of the data,
+// pipes, flow mappings with a comma at their end, fields that Pods do not have, an emptyDir that is null.
 const istioStyle = `
 {{- define "resources" }}
   {{- if isset .ObjectMeta.Annotations ` + "`sidecar.istio.io/proxyCPU`" + ` }}
@@ -107,8 +107,8 @@ spec:
   {{- end }}
 `
 
-// The ConfigMap that an installation of Istio has goes on: its templates for other things than Pods, the line that tells of an older program, and values that
-// this program knows nothing of do no harm.
+// The ConfigMap that an installation of Istio has goes on: its templates for other things than Pods, the line that
+// tells of an older program, and values that this program knows nothing of do no harm.
 func TestConfigMapOfIstio(t *testing.T) {
 	config := "# defaultTemplates defines the default template\ndefaultTemplates: [sidecar]\npolicy: enabled\nalwaysInjectSelector:\n  []\nneverInjectSelector:\n  []\ninjectedAnnotations:\n" +
 		"template: \"{{ Template_Version_And_Istio_Version_Mismatched_Check_Installation }}\"\ntemplates:\n  sidecar: |" + strings.ReplaceAll(istioStyle, "\n", "\n    ") +
@@ -155,7 +155,8 @@ spec: {containers: [{name: app, image: web, ports: [{containerPort: 80}, {contai
 	}
 }
 
-// Functions and fields that templates of Istio 1.32 have beside those of earlier releases: with one unknown, a ConfigMap of that release could not be read.
+// Functions and fields that templates of Istio 1.32 have beside those of earlier releases: with one unknown, a
+// ConfigMap of that release could not be read.
 func TestTemplatesOfIstio132(t *testing.T) {
 	const template = `
 metadata:
@@ -226,7 +227,8 @@ func TestAppendMultusNetwork(t *testing.T) {
 	}
 }
 
-// Whatever a list of networks is, what comes of it is a list of the same form that has the network, and stays as it is when the network is added again.
+// Whatever a list of networks is, what comes of it is a list of the same form that has the network, and stays as it is
+// when the network is added again.
 func FuzzAppendMultusNetwork(f *testing.F) {
 	for _, list := range []string{"", "a,b", `[]`, `[{"name": "a"}]`, `[{"name":"istio-cni","namespace":"default"}] `, "]", " [null] "} {
 		f.Add(list)

@@ -83,7 +83,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Where a cluster gives all containers one user, the proxy has the template's, so that redirection knows its traffic from the application's.
+// Where a cluster gives all containers one user, the proxy has the template's, so that redirection knows its traffic
+// from the application's.
 func TestUserOfAllContainers(t *testing.T) {
 	pod := injectedPod(t, settings(t), "metadata: {name: p}\nspec: {containers: [{name: istio-proxy, image: auto, securityContext: {runAsUser: 1000680000, runAsGroup: 0}}, {name: app, image: x, securityContext: {runAsUser: 1000680000}}]}")
 	c := nth(t, pod, ProxyContainer).SecurityContext

@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write istio.json.gz from the module istio.io/api")
 
-// istio.json.gz has the definitions of the module istio.io/api, without their descriptions: go test ./store/admit/schema -update.
+// istio.json.gz has the definitions of the module istio.io/api, without their descriptions: go test
+// ./store/admit/schema -update.
 func TestDefinitionsAreTheModules(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "istio.io/api").Output()
 	if err != nil {

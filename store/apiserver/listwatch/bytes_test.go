@@ -26,8 +26,8 @@ func flood(w http.ResponseWriter, start string) (written int) {
 	return written
 }
 
-// An answer and an error that never end, and an event that never ends, are read up to a bound, and whoever asked is told; a watch whose events are many
-// goes on.
+// An answer and an error that never end, and an event that never ends, are read up to a bound, and whoever asked is
+// told; a watch whose events are many goes on.
 func TestBytesAreBounded(t *testing.T) {
 	sent := make(chan int, 100)
 	failed := make(chan error, 100)

@@ -60,7 +60,8 @@ func TestKeepsDataAndClosesDirectory(t *testing.T) {
 	}
 }
 
-// The one member waits for nobody before it leads, whatever etcd's default is: a start is as long as its election timeout, up to twice that.
+// The one member waits for nobody before it leads, whatever etcd's default is: a start is as long as its election
+// timeout, up to twice that.
 func TestElectsItselfAtOnce(t *testing.T) {
 	c, election := config(t.TempDir()), uint(0)
 	c.Tune = func(etcd *embed.Config) { election = etcd.ElectionMs }

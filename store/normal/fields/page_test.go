@@ -176,7 +176,8 @@ func linesOf(md protoreflect.MessageDescriptor) (lines []line) {
 	return []line{all}
 }
 
-// markAbove is the mark of the fields that lead to a message without rows of its own: the first of them that is not acted on.
+// markAbove is the mark of the fields that lead to a message without rows of its own: the first of them that is not
+// acted on.
 func markAbove(md protoreflect.MessageDescriptor, seen []protoreflect.FullName) (Mark, string) {
 	for _, other := range everyMessage() {
 		for i := range other.Fields().Len() {
