@@ -49,7 +49,8 @@ func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 		return status.Errorf(codes.PermissionDenied, "node.metadata.CLUSTER_ID: the proxy says that it is of cluster %q, and its credential "+
 			"is of cluster %q", cluster, c.Caller.Cluster)
 	case node.Cluster != "" && node.Cluster != c.Caller.Cluster && !s.knows(node.Cluster, false):
-		return status.Errorf(codes.Unavailable, "node.metadata.CLUSTER_ID: cluster %q is not known here; this is the configuration of cluster %q", node.Cluster, s.Cluster)
+		return status.Errorf(codes.Unavailable, "node.metadata.CLUSTER_ID: cluster %q is not known here; this is the configuration of "+
+			"cluster %q", node.Cluster, s.Cluster)
 	}
 	node.ClusterUnproved = c.Identity != "" && !c.Caller.ProvesToBeOf(cluster) && s.several()
 	if node.Domain != s.Domain {

@@ -327,7 +327,8 @@ func (q *Quarantine) notify(e Event) {
 		return
 	}
 	if e.Decision == Withhold {
-		q.cfg.Log.Warn("a version is withheld from all proxies of a view that run these versions of Envoy, because distinct identities refused it",
+		q.cfg.Log.Warn("a version is withheld from all proxies of a view that run these versions of Envoy, because distinct identities "+
+			"refused it",
 			append(about, obs.KeyRetry, w.Next)...)
 		return
 	}

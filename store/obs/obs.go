@@ -221,7 +221,8 @@ var (
 	Machines      = gauge("navarch_machines", "Machines that registered themselves and are connected to this replica.")
 	Registrations = counterVec("navarch_machine_registrations_total",
 		"Machines that asked to be registered, by result: registered, or why they were refused: identity (the proof does not allow it), "+
-			"address (none, or somebody else's), group (the WorkloadGroup or WorkloadEntry is not there), number (the service account has too many).", "result")
+			"address (none, or somebody else's), group (the WorkloadGroup or WorkloadEntry is not there), number "+
+			"(the service account has too many).", "result")
 	Waiting    = gauge("navarch_ingest_waiting", "Records that wait in the leader's ingester for their batch; 0 elsewhere.")
 	StoreAlarm = gaugeVec("navarch_store_alarm", "1 while something is wrong with the store, by cause: away (etcd does not answer), "+
 		"identity (it is another or an older store than was read), contents (somebody other than the leader changed records), keyring (its "+
@@ -235,7 +236,8 @@ var (
 	HeldKinds = gaugeVec("navarch_store_held", "By kind: 1 while the stored records of the kind differ from what the leader wrote, so "+
 		"that this replica serves the last good ones; unknown: kinds that this build does not know.", "kind")
 	Problems = gaugeVec("navarch_problems", "Problems with files, objects, stored values and refused resources, and on the leader "+
-		"those that replicas found in planning, by severity: error (the object or the field does not apply), warning. /debug/problems lists them.", "severity")
+		"those that replicas found in planning, by severity: error (the object or the field does not apply), warning. "+
+		"/debug/problems lists them.", "severity")
 	SilentEtcd = gauge("navarch_store_silent_endpoints", "Addresses of etcd (--etcd-endpoints) that did not answer when they were "+
 		"asked last, or answered that they know no leader; asked once a minute.")
 	TenantObjects  = gaugeVec("navarch_tenant_objects", "Objects of tenants that use half of their budget or more.", "tenant")

@@ -67,7 +67,8 @@ func ClustersRequest() *discoveryv3.DeltaDiscoveryRequest {
 }
 
 // Subscribe opens a stream and requests clusters.
-func Subscribe(t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
+func Subscribe(t *testing.T,
+	conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
 	t.Helper()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 	if err == nil {

@@ -19,7 +19,8 @@ type Standalone struct {
 // StartStandalone runs an etcd on the data in dir until Close. client and peer are its listen addresses (host:port). It
 // does not sync to disk. Errors: the program is missing, or it does not become ready.
 func StartStandalone(dir, client, peer string) (*Standalone, error) {
-	etcd, err := launch(dir, "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client, "--listen-peer-urls=http://"+peer,
+	etcd, err := launch(dir, "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client,
+		"--listen-peer-urls=http://"+peer,
 		"--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer)
 	if err != nil {
 		return nil, err
