@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Who asks for much does not have the source asked for its workloads as often: once in ten seconds, and then again, so that the cap grows with them.
+// The source is asked for the workloads of a heavy identity once in ten seconds only, and then again, so that the bound
+// grows with them.
 func TestWorkloadsAreAskedForOnceInTenSeconds(t *testing.T) {
 	w := newBudgetTest(t, Limits{Least: 2})
 	w.open(Holder{Credential: "a"}, "a") // half of what it may have: from here on it is asked
@@ -20,7 +21,7 @@ func TestWorkloadsAreAskedForOnceInTenSeconds(t *testing.T) {
 	}
 }
 
-// What an identity may have where nothing else is said: the figures of deploy/docs/security.md.
+// The default bounds of an identity are the figures of deploy/docs/security.md.
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{Workload: 8, Least: 1024, PerKnown: 4, Names: 32 << 20, NamesPerKnown: 4 << 10, NamesFree: 16 << 10,
 		Messages: 128 << 20, MessagesPerKnown: 512 << 10, MessagesPerCredential: 16 << 20, MessagesInAll: 512 << 20,

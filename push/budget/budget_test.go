@@ -224,8 +224,8 @@ func TestCapOfLightCredentials(t *testing.T) {
 	}
 }
 
-// What is kept of names is bounded for each credential, for those that are not proven, and for the identity; each stream has a
-// little in any case, and everything comes back.
+// Names are bounded for each credential, for streams that are not proven, and for the identity. Each stream may always
+// keep a few, and all bytes are returned.
 func TestSpend(t *testing.T) {
 	w := newBudgetTest(t, Limits{Names: 1000, NamesFree: 10})
 	spend := func(h Holder, bytes int) int { return w.open(h, "n").Spend(bytes) }

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// What frames cost goes by the pace of the credential, with a reserve for the beginning; what is beyond waits as long as it takes to save that up, on however many
-// connections. Nobody else waits for it, and many credentials that are bound to nothing have the identity's pace together.
+// Frames count for the pace of the credential, with a reserve for the beginning. Further frames wait until that pace
+// permits them, on however many connections. Other callers do not wait, and many credentials without a Pod share the
+// identity's pace.
 func TestWork(t *testing.T) {
 	w := newBudgetTest(t, Limits{Work: 1000, WorkInAll: 5000, WorkPerKnown: 100})
 	one, two := w.open(Holder{Credential: "bad", Pod: true}, ""), w.open(Holder{Credential: "bad", Pod: true}, "")

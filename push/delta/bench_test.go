@@ -36,7 +36,7 @@ func great(n int) (set *manifest.Set, names []string) {
 	return set, names
 }
 
-// join is what a proxy that has nothing says and is told, until it has everything.
+// join plays the requests and responses of a proxy without resources until it has everything.
 func join(t testing.TB, s *State, requests ...[]byte) (resources int) {
 	say := func(raw []byte) {
 		m, err := ParseDelta(raw)

@@ -20,7 +20,7 @@ func invented(from, n int) (names []string) {
 	return names
 }
 
-// kept is what a stream keeps by name, over all types.
+// kept counts the names in a stream's state, over all types.
 func kept(s *State) (n int) {
 	for t := range s.types {
 		n += s.types[t].names.Len() + len(s.types[t].overrides)
@@ -47,8 +47,8 @@ func takeAll(s *State) (set, removed []string) {
 	return set, removed
 }
 
-// What a request lists beyond what may be kept is not even copied: a message has room for hundreds of thousands of names, and tens of streams may send one at once. What there is of
-// them is served, wherever it stands in the list.
+// Names beyond the bounds are not even copied: a message has room for hundreds of thousands of names, and tens of
+// streams may send one at once. Existing resources among them are served, wherever they are in the list.
 func TestManyNamesAreNotCopied(t *testing.T) {
 	set, there := great(10)
 	for _, sotw := range []bool{false, true} {
@@ -126,8 +126,8 @@ func subset(some, of []string) bool {
 	return !slices.ContainsFunc(some, func(n string) bool { return !slices.Contains(of, n) })
 }
 
-// Lists that are remembered for other proxies are held by streams alone: what one asked for that is not kept, or that has ended, is
-// nobody's. However many lists were sent, so many are remembered.
+// Only streams keep remembered lists alive: a list that was not kept, or whose stream has ended, is collected. A
+// bounded number of lists is remembered, however many were sent.
 func TestRememberedListsAreNotHeld(t *testing.T) {
 	var shared Names
 	kept, _ := shared.intern(slices.Values(invented(0, 100)), sumOf(invented(0, 100)))
@@ -175,11 +175,11 @@ func TestUnknownNamesAreServedLater(t *testing.T) {
 	}
 }
 
-// purse is what many streams spend together.
-type purse struct{ size, spent int }
+// grants is a budget that many streams share.
+type grants struct{ size, spent int }
 
 // request gives a stream a request, with what of its cost there is, and takes back what the stream does not use.
-func (p *purse) request(s *State, r Request) {
+func (p *grants) request(s *State, r Request) {
 	granted := min(s.Cost(r), p.size-p.spent)
 	p.spent += granted
 	s.Grant(granted)
@@ -187,7 +187,7 @@ func (p *purse) request(s *State, r Request) {
 	p.spent -= s.Surplus()
 }
 
-func (p *purse) ask(s *State, t xds.Type, names ...string) {
+func (p *grants) ask(s *State, t xds.Type, names ...string) {
 	p.request(s, Request{Type: t, Subscribe: slices.Values(names)})
 }
 
@@ -204,7 +204,7 @@ func TestResumeAfterMassRemoval(t *testing.T) {
 		for _, name := range invented(0, 20_000) {
 			have[name] = "old"
 		}
-		p := &purse{size: c.size}
+		p := &grants{size: c.size}
 		streams := 0
 		for again := true; again; {
 			if streams++; streams > 10 {
@@ -266,10 +266,10 @@ func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// What is paid for is given back: by names that are asked for no more, or that have come into being.
+// Bytes are returned for names that are no longer requested, or that exist now.
 func TestSpendingIsGivenBack(t *testing.T) {
 	set, names := great(2000)
-	p := &purse{size: 1 << 30}
+	p := &grants{size: 1 << 30}
 	s := New(Config{Paid: true}, &manifest.Set{})
 	p.ask(s, xds.Endpoint, names...)
 	takeAll(s)

@@ -24,7 +24,8 @@ func edited(r *rand.Rand, n int) (all []*manifest.Manifest) {
 	return all
 }
 
-// What differs is remembered by layer, too: the streams of all variants of a scope share the work that its layer is, wherever each comes from.
+// Differences are cached by layer too: the streams of all variants of a scope share the work for its layer, wherever
+// each comes from.
 func TestDiffsOfAScopeAreMadeOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 37))
 	scope, zones := edited(r, 3), edited(r, 8)
@@ -42,7 +43,7 @@ func TestDiffsOfAScopeAreMadeOnce(t *testing.T) {
 	}
 }
 
-// What is remembered is what there is, and bounded; what nobody asks for is forgotten, and with it the resources that it would keep alive.
+// The cache is bounded, and its results are right. Unused differences are dropped, with the old resources in them.
 func TestDiffsAreBoundedAndForgotten(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 37))
 	all := edited(r, 300)

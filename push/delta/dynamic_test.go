@@ -61,7 +61,7 @@ func (r dynamicRequest) request() Request {
 	return out
 }
 
-// dynamicStep is what happens to the resource, and what is sent then; the client takes it.
+// dynamicStep is a change of the resource, with the expected response, which the client accepts.
 type dynamicStep struct {
 	ask  *dynamicRequest // or
 	put  manifest.Stack  // what there is from now on

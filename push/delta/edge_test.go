@@ -51,7 +51,8 @@ func TestEdgesOfUnknownNames(t *testing.T) {
 	}
 }
 
-// What a request may cost is no more than what may be kept of it, however much it lists: names, claims, and none that is too long.
+// The cost of a request is at most that of the names that may be kept, however much it lists: names, claims, and no
+// name that is too long.
 func TestEdgesOfCost(t *testing.T) {
 	set, _ := great(10)
 	claims := func(names []string) func(func(string, string) bool) {

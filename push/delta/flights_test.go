@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A client of state of the world that never answers about clusters, and has everything else sent on, has each cluster
-// kept once, however many responses are in flight. What it answers at last is all of them.
+// A client of state of the world that never answers responses with clusters has each cluster kept once, however many
+// responses are in flight. Its answer at last is for all of them.
 func TestUnansweredClustersAreKeptOnce(t *testing.T) {
 	const clusters = 1000
 	var all []*xds.Resource

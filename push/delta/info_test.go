@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// What the client asks for, lacks, has and has acknowledged of one name, on its way from nothing to a refused version.
+// The standing of one name for a client, from nothing to a refused version: requested, lacked, held and acknowledged.
 func TestStandingOfOneResource(t *testing.T) {
 	set := func(revision int64, label string) *manifest.Set {
 		s := &manifest.Set{Revision: revision}

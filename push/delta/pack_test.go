@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// What all proxies have is encoded once for all of them, whatever each workload and each zone has among it, by name.
+// Resources of all proxies are encoded once for all of them, whatever each workload and each zone adds between them, by
+// name.
 func TestEncodingIsSharedByLayer(t *testing.T) {
 	const services, zones, workloads = 1000, 3, 50
 	named := func(format string, n, edition int) (all []*xds.Resource) {

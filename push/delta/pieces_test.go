@@ -120,7 +120,7 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// resuming is what a proxy says that holds all of a set, in pieces as gRPC reads them.
+// resuming returns the request of a proxy that holds all of a set, in pieces as gRPC reads them.
 func resuming(set *manifest.Set, names []string) [][]byte {
 	var held [][2]string
 	for r := range set.Types[xds.Endpoint].All() {

@@ -293,7 +293,7 @@ func TestExcerptKeepsBothEnds(t *testing.T) {
 	}
 }
 
-// What agents are sent counts against the same credit.
+// Responses to agents count against the same credit.
 func TestDynamicTypesShareTheCredit(t *testing.T) {
 	set := &manifest.Set{Revision: 1}
 	s := New(Config{Dynamic: []string{"navarch.io/test"}}, set)
@@ -314,7 +314,7 @@ func TestDynamicTypesShareTheCredit(t *testing.T) {
 	}
 }
 
-// What waits for its turn is not said to be there: a type that an urgent response passed over keeps its revision.
+// A type that an urgent response passed over keeps its revision, because its changes still wait for their turn.
 func TestUrgentSaysNothingOfTheRest(t *testing.T) {
 	before, after := &manifest.Set{Revision: 1}, &manifest.Set{Revision: 2}
 	before.Types[xds.Listener] = evolve(manifest.Stack{}, []*xds.Resource{thing(xds.Listener, "l@1")})

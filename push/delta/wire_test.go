@@ -33,7 +33,7 @@ var sample = &discoveryv3.DeltaDiscoveryRequest{
 	InitialResourceVersions: map[string]string{"a": "1", "d": ""}, ResponseNonce: "7", ErrorDetail: &status.Status{Code: 13, Message: "why"},
 }
 
-// inOrder is what a list names, in its order. One that is not there is nil.
+// inOrder returns the names of a list, in order; nil for a missing list.
 func inOrder(names iter.Seq[string]) []string {
 	if names == nil {
 		return nil

@@ -141,7 +141,7 @@ func TestJoinInOrder(t *testing.T) {
 	}
 }
 
-// What a proxy says of itself that Istio's control plane acts on and we do not is a line of the log that names it.
+// A setting of a node that Istio's control plane acts on and Navarch does not is logged by name.
 func TestJoinNamesMetadataThatIsNotActedOn(t *testing.T) {
 	var log strings.Builder
 	p := (&parts{}).planner()
@@ -175,8 +175,8 @@ func TestJoinErrorsOfTheServer(t *testing.T) {
 	}
 }
 
-// What is planned is the node with what was proved: its identity where it is of this mesh, the Pod of its token, and names that are
-// known; a change of endpoints alone moves the lane of endpoints.
+// The planned node has only proven properties: its identity if it is of this mesh, the Pod of its token, and known
+// names. A change of endpoints alone moves the lane of endpoints.
 func TestJoinPlansWhatIsProved(t *testing.T) {
 	for _, c := range []struct {
 		identity, want string
@@ -206,7 +206,8 @@ func TestJoinPlansWhatIsProved(t *testing.T) {
 	}
 }
 
-// A position is the client's in terms of the store; a store whose name is none of ours is another one, of which nothing was seen.
+// A client's position is converted to the store's terms. An invalid name of a store stands for another store, of which
+// the client has seen nothing.
 func TestPosition(t *testing.T) {
 	for _, c := range []struct {
 		seen agentapi.MinRevision

@@ -99,13 +99,14 @@ func TestJoinRegistersMachines(t *testing.T) {
 	ended <- nil
 }
 
-// wanted is what a leader wants, as it wants it.
+// wanted is the target state for a leader.
 type wanted chan map[stored.Name]stored.Wanted
 
 func (w wanted) Want(all map[stored.Name]stored.Wanted)                     { w <- all }
 func (w wanted) There() (entries []stored.WorkloadEntry, _ <-chan struct{}) { return nil, nil }
 
-// What an agent says of its application reaches the leader as the health of its machine; of a proxy that is none nothing is kept.
+// An agent's report reaches the leader as the health of its machine. Reports of proxies that are not machines are
+// dropped.
 func TestHealthIsThatOfTheMachine(t *testing.T) {
 	group, err := model.New(model.Key{Kind: model.KindWorkloadGroup, Namespace: "shop", Name: "vms"}, 1, &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "web"}})
 	if err != nil {

@@ -37,8 +37,8 @@ func TestMostOfCredential(t *testing.T) {
 	first.Leave()
 }
 
-// The entry of a machine that is connected to another replica is not taken over by another credential: with the same one the machine moves. What this
-// process has reported itself does not count, nor what cannot be read.
+// Another credential does not take over the entry of a machine that is connected to another replica; with the same
+// credential the machine moves. Reports of this process do not count, nor invalid ones.
 func TestHeldElsewhere(t *testing.T) {
 	r := registry(mesh(t))
 	c := claim{namespace: "shop", account: "vm", group: "vms", address: "10.0.0.1"}

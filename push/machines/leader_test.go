@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// What a replica reports is what the leader wants, through etcd; when the replica ends, the machine is disconnected.
+// A replica's reports reach the leader through etcd. When the replica ends, the machine is disconnected.
 func TestThroughEtcd(t *testing.T) {
 	store := kvtest.Start(t).Connect()
 	r := registry(mesh(t))
@@ -89,7 +89,7 @@ func TestDecisionsAreApart(t *testing.T) {
 	}
 }
 
-// wanted is what a leader wants, as it wants it.
+// wanted is the target state for a leader.
 type wanted struct {
 	all chan map[machines.Name]machines.Wanted
 }

@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A Pod or a Service of Kubernetes that gets the address of a machine which is registered takes it, whichever of its addresses it is, and the report says so until it is the machine's
-// again. What others write takes nothing, nor what is of another network.
+// A Pod or a Service of Kubernetes that gets the address of a registered machine takes it, whichever of its addresses
+// it is, and the report says so until the address is the machine's again. Objects of other authors take nothing, nor do
+// those of another network.
 func TestAddressThatIsTakenLater(t *testing.T) {
 	const pod, entry = model.WorkloadSource_WORKLOAD_SOURCE_POD, model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY
 	s := mesh(t)
@@ -61,7 +62,8 @@ func TestAddressThatIsTakenLater(t *testing.T) {
 	}
 }
 
-// What came within the time in which the configuration is not looked through again is found afterwards: a machine that was registered meanwhile loses its address.
+// An address that was taken between two searches of the configuration is found afterwards: a machine that was
+// registered meanwhile loses it.
 func TestAddressThatWasTakenMeanwhile(t *testing.T) {
 	s := mesh(t)
 	r := registry(s)

@@ -70,7 +70,8 @@ func node(address string) view.Node {
 		Verified: view.Identity{Namespace: "shop", Account: "vm"}, Metadata: map[string]string{groupKey: "vms"}}
 }
 
-// What a machine is registered as comes from its group, whatever labels its node names; only its address, locality and network are its own.
+// A machine's entry comes from its group, whatever labels its node states. Only address, locality and network are the
+// machine's own.
 func TestEntry(t *testing.T) {
 	r := registry(mesh(t))
 	n := node("10.0.0.1")
@@ -97,8 +98,8 @@ func TestEntry(t *testing.T) {
 	}
 }
 
-// Who has not proved to be of the group's namespace and service account is not registered, nor who claims an address of somebody else: each
-// refusal names the reason.
+// A machine without proof of the group's namespace and service account is refused, and so is one that claims another's
+// address. Each refusal names the reason.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(n *view.Node)
@@ -169,7 +170,7 @@ func TestAddressOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// A service account has so many machines at one replica, and another account is none the worse for it.
+// A service account has a bounded number of machines at one replica, and does not affect other accounts.
 func TestMostOfAccount(t *testing.T) {
 	r := registry(mesh(t))
 	for i := range machines.MostOfAccount {
@@ -312,7 +313,7 @@ func TestLongMessageIsNotKept(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// heap is how many bytes are alive.
+// heap returns the number of live bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

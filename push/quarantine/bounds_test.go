@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// One identity fills nothing: neither the versions that are remembered, nor the versions of Envoy of one of them. Who is at a bound takes no place of what others have refused.
+// One identity uses up neither the remembered versions, nor the versions of Envoy of one of them. An identity at its
+// bound takes no place of others' refusals.
 func TestBounds(t *testing.T) {
 	p := newPlay(t)
 	other := func(i int) Key {
@@ -80,7 +81,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Where all is full, and all but one version are withheld, what is refused first rarely finds a place: 64 versions are looked at for it, not all of 8,192. What is withheld keeps its place.
+// If the state is full, and all but one version are withheld, a new refusal rarely finds a place: 64 versions are
+// examined for it, not all of 8,192. Withheld versions keep their places.
 func TestFewAreLookedAtForRoom(t *testing.T) {
 	p := newPlay(t)
 	refuse := func(who string, i int) {
@@ -103,7 +105,7 @@ func TestFewAreLookedAtForRoom(t *testing.T) {
 	}
 }
 
-// What is asked for every resource costs nothing that is kept.
+// The queries for every resource do not allocate.
 func TestAskingDoesNotAllocate(t *testing.T) {
 	p := newPlay(t)
 	ask := func() { p.Withholds(bad, "1.40.0", 7) }

@@ -25,7 +25,7 @@ type play struct {
 
 var bad = Key{View: "shop", Type: xds.Listener, Name: "bad", Version: "v1"}
 
-// madeOf is what a refused resource was made of.
+// madeOf are the objects from which a refused resource was made.
 var madeOf = []model.Place{{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "f"}, Field: "spec"}}
 
 func newPlay(t *testing.T) *play {
@@ -243,7 +243,7 @@ func TestRelease(t *testing.T) {
 	p.want(false, "")
 }
 
-// Who refused a version does not release it alone.
+// An identity that refused a version does not release it alone.
 func TestReleaseByThoseWhoRefused(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "two", "three")
@@ -256,8 +256,8 @@ func TestReleaseByThoseWhoRefused(t *testing.T) {
 	p.want(false, "")
 }
 
-// What is withheld from one version of Envoy is sent to the proxies of another one by one, until one acknowledges it, or a
-// quorum of theirs refused it. Refusals of different versions do not add up.
+// A version that is withheld from one version of Envoy is sent to proxies of another one by one, until one acknowledges
+// it, or a quorum of theirs has refused it. Refusals of different versions do not add up.
 func TestVersionsOfEnvoy(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("1.39.0", "one", "two")
@@ -291,7 +291,7 @@ func TestVersionsOfEnvoy(t *testing.T) {
 	}
 }
 
-// What was released for one version of Envoy stays so for as long as it is withheld from another.
+// A version that was released for one version of Envoy stays so while it is withheld from another.
 func TestReleasedForOneEnvoy(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("1.39.0", "one", "two", "three")

@@ -30,8 +30,9 @@ func (p *play) from(identity string) bool {
 	return slices.ContainsFunc(p.WithheldFrom(bad.View, identity, "", 99), func(k Key) bool { return k.Of("") == bad })
 }
 
-// What three Pods of one identity refuse is withheld from that identity alone, and named with it; what one Pod refuses again and again is not. An
-// acknowledgement of a retry releases it. Other replicas are told what they were told before.
+// A version that three Pods of one identity refuse is withheld from that identity alone, and named with it; repeated
+// refusals of one Pod do not suffice. An acknowledgement of a retry releases it. Reports to other replicas are
+// unchanged.
 func TestOneIdentityIsWithheldFrom(t *testing.T) {
 	p := newPlay(t)
 	p.refusedBy(shopWeb, "a", "a", "b", "a")
@@ -83,7 +84,8 @@ func TestWithheldFromAllGoesBefore(t *testing.T) {
 	}
 }
 
-// What is about one identity's proxies alone has bounds of its own, for the identity and for each of its credentials, and is forgotten.
+// Versions about one identity's proxies alone have bounds of their own, for the identity and for each of its
+// credentials, and are forgotten.
 func TestBoundsOfOneIdentity(t *testing.T) {
 	p := newPlay(t)
 	own := func() (n int) {

@@ -39,8 +39,8 @@ func streamsOf(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64
 	return all
 }
 
-// What a change of an agent resource costs: one mark and one look for each stream that subscribed and none for the others, and the
-// bytes are the same ones for all.
+// A change of an agent resource costs one mark and one look for each subscribed stream and nothing for the others, and
+// all share the bytes.
 func TestAgentResourceWork(t *testing.T) {
 	const streams, subscribed, size = 500, 50, 1 << 20
 	b := &board{}
@@ -167,8 +167,8 @@ func encoded(t *testing.T, r *discoveryv3.DeltaDiscoveryRequest) []byte {
 	return raw
 }
 
-// What was found out before a client subscribed says nothing of what it subscribes to; and a client that subscribes is looked at once more
-// when the state knows of it, for the resource may have changed meanwhile.
+// Offers that were collected before a client subscribed do not count for its subscription. A client that subscribes is
+// checked once more when the state knows of it, because the resource may have changed meanwhile.
 func TestAgentSubscribesMeanwhile(t *testing.T) {
 	b := &board{}
 	res := agentResource(t, "A", "1")

@@ -28,7 +28,8 @@ func (*sink) Context() context.Context     { return context.Background() }
 func (*sink) RecvMsg(any) error            { return nil }
 func (s *sink) SendMsg(m any) error        { s.got = m.(*response); return nil }
 
-// pushed is what one push of one changed cluster allocates per stream, in objects and bytes, for resources of a size.
+// pushed returns the allocations of one push of one changed cluster per stream, in objects and bytes, for resources of
+// a size.
 func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 	srv := New(Config{Planner: newPlanner()})
 	versions := []*xds.Resource{large("a", size, "0"), large("a", size, "1")}
@@ -164,8 +165,8 @@ func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64
 	return resources, segments, float64(after.Mallocs-before.Mallocs) / runs, float64(after.TotalAlloc-before.TotalAlloc) / runs
 }
 
-// What proxies of one scope are sent when they join is made once for all: a proxy refers to a few ready pieces, and what
-// it allocates for a thousand resources more is less than a pointer for each of them.
+// The first responses to proxies of one scope are made once for all. A proxy refers to a few ready pieces, and
+// allocates less than a pointer for each of a thousand further resources.
 func TestFirstAnswersAreReadyMade(t *testing.T) {
 	_, _, few, least := joins(t, 100)
 	resources, segments, objects, bytes := joins(t, 2100)

@@ -32,8 +32,8 @@ func echo(padding int) Answer {
 	}}
 }
 
-// A tool asks as istioctl does: one request, no acknowledgement. It has no view, is not let in as a proxy is, and is not
-// listed. What it may not see ends its stream with the reason.
+// A tool sends requests like istioctl: one request, no acknowledgement. It has no view, does not wait for admission,
+// and is not listed. A request without the right ends its stream with the reason.
 func TestToolsAreAnswered(t *testing.T) {
 	p := newPlanner()
 	p.refuse = status.Error(codes.ResourceExhausted, "no proxy is let in")
@@ -175,7 +175,7 @@ func TestProxiesAskBesides(t *testing.T) {
 	}
 }
 
-// Who asks for much and does not read holds up nobody: the one worker that there is sends to others meanwhile.
+// A client with many requests that does not read delays no other: the only worker sends to others meanwhile.
 func TestAnswersHoldUpNobody(t *testing.T) {
 	p := newPlanner(cluster("a"))
 	_, addr := start(t, Config{Planner: p, Workers: 1, Answers: []Answer{echo(8 << 20)}})

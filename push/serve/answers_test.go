@@ -51,7 +51,7 @@ func TestEdgeOfStreamsOfASource(t *testing.T) {
 	}
 }
 
-// Of what a client refuses the newest sixteen are kept for those who look at its stream.
+// A stream keeps the newest sixteen refusals of its client, for debugging.
 func TestRefusalsThatAreKept(t *testing.T) {
 	var x exchange
 	for i := range 20 {

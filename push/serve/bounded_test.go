@@ -167,7 +167,7 @@ func TestStreamsOfASource(t *testing.T) {
 	}
 }
 
-// Who joins too often is told so, with the time to wait.
+// A client that joins too often gets an error with the time to wait.
 func TestJoinsOfAnIdentity(t *testing.T) {
 	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Least: 1, Workload: 100}})})
 	var refused *status.Status
@@ -236,7 +236,7 @@ func TestSecretsOfAStream(t *testing.T) {
 	}
 }
 
-// Of what an identity refuses the objects are looked for so often and no more.
+// The objects of an identity's refusals are looked up at a bounded pace.
 func TestBlameIsBounded(t *testing.T) {
 	var resources []*xds.Resource
 	text := "Error adding/updating cluster(s) "
@@ -265,7 +265,7 @@ func TestBlameIsBounded(t *testing.T) {
 	}
 }
 
-// question is what a tool asks.
+// question is the request of a tool.
 var question = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"x"}}
 
 // An identity has a bounded number of questions that are answered or wait; those of others go on, also where all that an identity may ask waits.

@@ -2,7 +2,7 @@ package serve
 
 import "testing"
 
-// What is got has the length that was asked for, and is what was put back, not cleared; a large one is nobody's afterwards.
+// A buffer has the requested length and is reused without clearing. Large buffers are not kept.
 func TestBuffers(t *testing.T) {
 	for _, n := range []int{0, 1, smallBuffer - 1, smallBuffer, smallBuffer + 1, largeBuffer - 1, largeBuffer, largeBuffer + 1, 1 << 20} {
 		var p buffers

@@ -224,7 +224,8 @@ func TestReportRepeated(t *testing.T) {
 	}
 }
 
-// What is read is what was written, the error and the objects once for each version; a list of a build that knew less is read.
+// A list is read as it was written, the message and the objects once for each version. A list of an older build is read
+// too.
 func TestListIsReadAsWritten(t *testing.T) {
 	one := refusalOf("one", "bad", time.UnixMilli(1_700_000_000_123))
 	one.Envoy, one.Retry, one.Namespace, one.Text, one.Objects = "1.40.0", true, "shop", "why", []model.Place{filter, {Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "web", Origin: origin.New("west", "files")}}}
