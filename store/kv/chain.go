@@ -96,9 +96,9 @@ func placeOf(v *model.PlaceValue) Place {
 // ErrRolledBack means that the store's newest state is older than one that was read before.
 var ErrRolledBack = errors.New("the store's newest state is older than the one that was read")
 
-// CheckHead returns an error if a store with this stat is older than the state that was read before, whose newest position
-// and place are at and place. If both heads are of one chain, their places alone decide. Otherwise, and for heads of
-// older builds, the store must be the same cluster at the same or a later revision. Errors: ErrRolledBack,
+// CheckHead returns an error if a store with this stat is older than the state that was read before, whose newest
+// position and place are at and place. If both heads are of one chain, their places alone decide. Otherwise, and for
+// heads of older builds, the store must be the same cluster at the same or a later revision. Errors: ErrRolledBack,
 // ErrRegressed, ErrClusterChanged.
 func CheckHead(at Position, place Place, stat Stat) error {
 	head := stat.Head.Place

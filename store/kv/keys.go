@@ -51,8 +51,8 @@
 // if no record differs. A head in the middle of a batch states the place of the last complete state.
 //
 // A mirror rejects a head that is earlier in its chain than one that it has read (CheckHead). The snapshot on disk has
-// its place in the first line. Within one chain, another cluster id or lower revisions only make the mirror list the store
-// again. Heads of another chain, or of an older build without a place, are compared by cluster id and revision.
+// its place in the first line. Within one chain, another cluster id or lower revisions only make the mirror list the
+// store again. Heads of another chain, or of an older build without a place, are compared by cluster id and revision.
 // navarchctl store adopt --over writes a head after a given place, in that chain.
 package kv
 

@@ -111,8 +111,8 @@ func (k Kind) String() string {
 }
 
 // Object returns the API group and the kind of the Kubernetes objects from which records of the kind are made. Some
-// records are also made from other objects: Endpoints from ServiceEntries, Workloads from WorkloadEntries, SecretReaders
-// from ClusterRoleBindings (normal.SourceObject).
+// records are also made from other objects: Endpoints from ServiceEntries, Workloads from WorkloadEntries,
+// SecretReaders from ClusterRoleBindings (normal.SourceObject).
 func (k Kind) Object() (group, kind string) {
 	if k >= NumKinds {
 		k = KindInvalid

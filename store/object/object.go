@@ -59,7 +59,8 @@ func (id ID) String() string {
 	return strings.TrimSpace(kind + id.Origin.Suffix())
 }
 
-// gatewayAPI is the group of the Kubernetes Gateway API. Messages name it behind its kinds, as kubectl does (kind.group).
+// gatewayAPI is the group of the Kubernetes Gateway API. Messages name it behind its kinds, as kubectl does
+// (kind.group).
 const gatewayAPI = "gateway.networking.k8s.io"
 
 // SameOrigin returns the ID of another object with the origin of id.

@@ -43,7 +43,8 @@ func (v values) image(name string, proxy *meshv1alpha1.ProxyConfig, annotations 
 	return v.Global.Hub + "/" + cmp.Or(name, stockImage) + ":" + tag
 }
 
-// allowsImage refuses an image that the Pod's annotation names and the values do not allow. An allowed image is a whole text, or ends with * and stands for all that begin so.
+// allowsImage refuses an image that the Pod's annotation names and the values do not allow. An allowed image is a whole
+// text, or ends with * and stands for all that begin so.
 func (v values) allowsImage(annotations map[string]string) error {
 	asked, there := annotations[annotation.SidecarProxyImage.Name]
 	allowed := v.Global.Proxy.Allowed
@@ -53,7 +54,8 @@ func (v values) allowsImage(annotations map[string]string) error {
 	}) {
 		return nil
 	}
-	return fmt.Errorf("annotation %s: %.200q is not allowed: want one of %s (global.proxy.allowedImages)", annotation.SidecarProxyImage.Name, asked, strings.Join(allowed, ", "))
+	return fmt.Errorf("annotation %s: %.200q is not allowed: want one of %s (global.proxy.allowedImages)", annotation.SidecarProxyImage.Name,
+		asked, strings.Join(allowed, ", "))
 }
 
 // Owner is the workload that a Pod belongs to.

@@ -4,8 +4,8 @@
 // Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only
 // connect to etcd.
 //
-// An embedded etcd listens on a Unix socket in its data directory, so there is no port to guard. Its elector deletes the
-// election keys of a killed process immediately, because the locked directory proves that no other process runs.
+// An embedded etcd listens on a Unix socket in its data directory, so there is no port to guard. Its elector deletes
+// the election keys of a killed process immediately, because the locked directory proves that no other process runs.
 package embedded
 
 import (
