@@ -216,7 +216,7 @@ func TestSpaceOfTheDisk(t *testing.T) {
 	why := "the disk of /data has 3 MiB free"
 	away := func(context.Context) (kv.Size, error) { return kv.Size{}, context.DeadlineExceeded }
 	s := &kv.Space{Log: slog.New(slog.DiscardHandler), Room: func() string { return why }, Size: away}
-	if err := s.Look(t.Context(), time.Now()); err == nil {
+	if err := s.Measure(t.Context(), time.Now()); err == nil {
 		t.Error("it answers")
 	}
 	if text, full := s.Warning(); text != why || !full {
