@@ -14,8 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Network policies, which nobody enforces where this is tested, let everybody reach what processes serve but /debug (8080), and to an etcd of the chart whoever is given its
-// address, and each other member. Its metrics are for scrapers that the values name, or those of the Prometheus operator where it is asked for.
+// Network policies, which nobody enforces where this is tested, let everybody reach what processes serve but /debug
+// (8080), and to an etcd of the chart whoever is given its address, and each other member. Its metrics are for
+// scrapers that the values name, or those of the Prometheus operator where it is asked for.
 func TestKubeChartPolicies(t *testing.T) {
 	t.Parallel()
 	prometheus, mine := map[string]string{"app.kubernetes.io/name": "prometheus"}, map[string]string{"app": "scraper"}
@@ -52,7 +53,8 @@ func TestKubeChartPolicies(t *testing.T) {
 		for name, pod := range pods {
 			if c := pod.Spec.Containers[0]; c.Name == "discovery" {
 				for _, port := range c.Ports {
-					if got := reaches(policies, map[string]string{"any": "body"}, pod.Labels, port.ContainerPort); got != (port.ContainerPort != 8080) {
+					if got := reaches(policies, map[string]string{"any": "body"}, pod.Labels,
+						port.ContainerPort); got != (port.ContainerPort != 8080) {
 						t.Errorf("%s: everybody reaches port %d of %s: %v", scene, port.ContainerPort, name, got)
 					}
 				}
@@ -98,7 +100,8 @@ func reaches(policies []*networkingv1.NetworkPolicy, from, to map[string]string,
 		}
 		for _, rule := range p.Spec.Ingress {
 			if slices.ContainsFunc(rule.Ports, func(one networkingv1.NetworkPolicyPort) bool { return one.Port.IntVal == port }) &&
-				(len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool { return matches(peer.PodSelector, from) })) {
+				(len(rule.From) == 0 || slices.ContainsFunc(rule.From,
+					func(peer networkingv1.NetworkPolicyPeer) bool { return matches(peer.PodSelector, from) })) {
 				return true
 			}
 		}
@@ -111,11 +114,13 @@ func matches(selector *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(of))
 }
 
-// Services that would be gateways of networks are refused outside of the control plane's namespace where tenants are isolated, and there alone.
+// Services that would be gateways of networks are refused outside of the control plane's namespace where tenants are
+// isolated, and there alone.
 func TestKubeChartNetworkGateways(t *testing.T) {
 	t.Parallel()
 	const name = "navarch-network-gateways-istio-system"
-	for set, want := range map[string]bool{"flags.tenant-isolation=true": true, "flags.tenant-isolation=false": false, "flags.jwks-cluster=true": false} {
+	for set, want := range map[string]bool{"flags.tenant-isolation=true": true, "flags.tenant-isolation=false": false,
+		"flags.jwks-cluster=true": false} {
 		text := template(t, "--set", set)
 		if got := strings.Contains(text, "name: "+name); got != want {
 			t.Errorf("%s: the policy is there: %v", set, got)

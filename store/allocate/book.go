@@ -84,7 +84,8 @@ type entry struct {
 // newBook gives addresses of these ranges, one of each to every host, and takes them back when a host was not there
 // for grace.
 func newBook(grace time.Duration, ranges ...netip.Prefix) *book {
-	return &book{ranges: ranges, used: make([]int, len(ranges)), grace: grace, entries: map[Name]*entry{}, owners: map[netip.Addr]slot{}, stated: map[netip.Addr]int{}, of: map[string]int{}, statedIn: map[string]int{},
+	return &book{ranges: ranges, used: make([]int, len(ranges)), grace: grace, entries: map[Name]*entry{},
+		owners: map[netip.Addr]slot{}, stated: map[netip.Addr]int{}, of: map[string]int{}, statedIn: map[string]int{},
 		leaving: map[slot]time.Time{}, dirty: map[Name]bool{}, short: map[Name]bool{}, altered: map[Name]bool{}}
 }
 

@@ -28,7 +28,8 @@ func ips(all ...string) (out []netip.Addr) {
 // entryOf is a ServiceEntry that was created so many seconds after start. hosts: a name, and = and addresses with
 // commas where its status has some.
 func entryOf(name string, created int, hosts ...string) ServiceEntry {
-	e := ServiceEntry{Name: Name{"shop", name}, Created: start.Add(time.Duration(created) * time.Second), EntryAddresses: normal.EntryAddresses{Given: map[string][]netip.Addr{}}}
+	e := ServiceEntry{Name: Name{"shop", name}, Created: start.Add(time.Duration(created) * time.Second),
+		EntryAddresses: normal.EntryAddresses{Given: map[string][]netip.Addr{}}}
 	for _, h := range hosts {
 		host, status, given := strings.Cut(h, "=")
 		if e.Hosts = append(e.Hosts, host); given {
@@ -94,12 +95,13 @@ func TestGive(t *testing.T) {
 	}
 	b.Remove(Name{"shop", "c"})
 	b.Step(start.Add(time.Hour), self)
-	if altered, wait := b.Step(start.Add(time.Hour+time.Minute), self); fmt.Sprint(altered) != "[shop/c]" || wait != 0 || len(b.owners) != 4 || len(b.entries) != 1 || len(b.leaving) != 0 {
+	if altered, wait := b.Step(start.Add(time.Hour+time.Minute), self); fmt.Sprint(altered) != "[shop/c]" || wait != 0 ||
+		len(b.owners) != 4 || len(b.entries) != 1 || len(b.leaving) != 0 {
 		t.Errorf("after the grace: altered %v, wait %v, %d addresses of %d ServiceEntries", altered, wait, len(b.owners), len(b.entries))
 	}
 }
 
-// What counts more: an address that is stored, one that a ServiceEntry states, one in a status, of two the older
+// The order of rights: an address that is stored, one that a ServiceEntry states, one in a status, of two the older
 // object's, a new one.
 func TestRights(t *testing.T) {
 	const v4, v6 = "240.240.7.7", "2001:2::7"
@@ -113,26 +115,43 @@ func TestRights(t *testing.T) {
 		by      giver
 		want    string
 	}{
-		"a status":                                        {nil, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6)}, others, "a h [240.240.7.7 2001:2::7]"},
-		"a status of one family":                          {nil, []ServiceEntry{entryOf("a", 0, "h="+v6)}, self, "a h [" + fresh4 + " 2001:2::7]"},
-		"a status outside the ranges":                     {nil, []ServiceEntry{entryOf("a", 0, "h=192.0.2.1")}, self, "a h [" + fresh4 + " " + fresh6 + "]"},
-		"a status, and what is stored":                    {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, self, "a h [240.240.1.1 " + fresh6 + "]"},
-		"a status by istiod, and what is stored":          {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, others, "a h [240.240.7.7]"},
-		"a status, and what is stored, at a term's start": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, unknown, "a h [240.240.1.1]"},
-		"a status of eight":                               {nil, []ServiceEntry{entryOf("a", 0, "h=240.240.7.1,240.240.7.2,240.240.7.3,240.240.7.4,2001:2::7,2001:2::8")}, self, "a h [240.240.7.1 2001:2::7]"},
-		"stored by one, in the status of an older one":    {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b", 1, "h"), entryOf("a", 0, "h="+v4)}, self, "b h [240.240.7.7 2001:2::7]; a h [" + fresh4 + " " + fresh6 + "]"},
-		"the same while istiod gives them": {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b", 1, "h="+v4+","+v6), entryOf("a", 0, "h="+v4)}, others,
+		"a status": {nil, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6)}, others,
+			"a h [240.240.7.7 2001:2::7]"},
+		"a status of one family": {nil, []ServiceEntry{entryOf("a", 0, "h="+v6)}, self,
+			"a h [" + fresh4 + " 2001:2::7]"},
+		"a status outside the ranges": {nil, []ServiceEntry{entryOf("a", 0, "h=192.0.2.1")}, self,
+			"a h [" + fresh4 + " " + fresh6 + "]"},
+		"a status, and what is stored": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}},
+			[]ServiceEntry{entryOf("a", 0, "h="+v4)}, self, "a h [240.240.1.1 " + fresh6 + "]"},
+		"a status by istiod, and what is stored": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}},
+			[]ServiceEntry{entryOf("a", 0, "h="+v4)}, others, "a h [240.240.7.7]"},
+		"a status, and what is stored, at a term's start": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}},
+			[]ServiceEntry{entryOf("a", 0, "h="+v4)}, unknown, "a h [240.240.1.1]"},
+		"a status of eight": {nil, []ServiceEntry{entryOf("a", 0,
+			"h=240.240.7.1,240.240.7.2,240.240.7.3,240.240.7.4,2001:2::7,2001:2::8")}, self, "a h [240.240.7.1 2001:2::7]"},
+		"stored by one, in the status of an older one": {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b",
+			1, "h"), entryOf("a", 0, "h="+v4)}, self, "b h [240.240.7.7 2001:2::7]; a h [" + fresh4 + " " + fresh6 + "]"},
+		"the same while istiod gives them": {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b", 1,
+			"h="+v4+","+v6), entryOf("a", 0, "h="+v4)}, others,
 			"b h [240.240.7.7 2001:2::7]"},
-		"the same at a term's start":                    {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b", 1, "h"), entryOf("a", 0, "h="+v4)}, unknown, "b h [240.240.7.7 2001:2::7]"},
-		"a status of one family, and what is stored":    {map[string]Hosts{"a": {"h": ips("240.240.1.1", "2001:2::99")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, others, "a h [240.240.7.7 2001:2::99]"},
-		"what is stored":                                {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h")}, others, "a h [240.240.1.1]"},
-		"nothing":                                       {nil, []ServiceEntry{entryOf("a", 0, "h")}, others, ""},
-		"two of one status":                             {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)}, others, "b h [240.240.7.7]"},
-		"two hosts of one status":                       {nil, []ServiceEntry{entryOf("a", 0, "g="+v4, "h="+v4)}, others, "a g [240.240.7.7]"},
-		"stored by one, in the status of a younger one": {map[string]Hosts{"b": {"h": ips(v4)}}, []ServiceEntry{entryOf("b", 0, "h"), entryOf("a", 1, "h="+v4)}, others, "a h [240.240.7.7]"},
-		"stated by one, in the status of another":       {nil, []ServiceEntry{entryOf("a", 0, "h="+v4), stating}, others, ""},
-		"stated by one, stored of another":              {map[string]Hosts{"a": {"h": ips(v4)}}, []ServiceEntry{entryOf("a", 0, "h"), stating}, others, "a h [240.240.7.7]"},
-		"stated by one, stored of another whose status has it": {map[string]Hosts{"a": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6), stating}, others,
+		"the same at a term's start": {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b",
+			1, "h"), entryOf("a", 0, "h="+v4)}, unknown, "b h [240.240.7.7 2001:2::7]"},
+		"a status of one family, and what is stored": {map[string]Hosts{"a": {"h": ips("240.240.1.1", "2001:2::99")}},
+			[]ServiceEntry{entryOf("a", 0, "h="+v4)}, others, "a h [240.240.7.7 2001:2::99]"},
+		"what is stored": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}},
+			[]ServiceEntry{entryOf("a", 0, "h")}, others, "a h [240.240.1.1]"},
+		"nothing": {nil, []ServiceEntry{entryOf("a", 0, "h")}, others, ""},
+		"two of one status": {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)},
+			others, "b h [240.240.7.7]"},
+		"two hosts of one status": {nil, []ServiceEntry{entryOf("a", 0, "g="+v4, "h="+v4)}, others,
+			"a g [240.240.7.7]"},
+		"stored by one, in the status of a younger one": {map[string]Hosts{"b": {"h": ips(v4)}}, []ServiceEntry{entryOf("b", 0,
+			"h"), entryOf("a", 1, "h="+v4)}, others, "a h [240.240.7.7]"},
+		"stated by one, in the status of another": {nil, []ServiceEntry{entryOf("a", 0, "h="+v4), stating}, others, ""},
+		"stated by one, stored of another": {map[string]Hosts{"a": {"h": ips(v4)}}, []ServiceEntry{entryOf("a", 0,
+			"h"), stating}, others, "a h [240.240.7.7]"},
+		"stated by one, stored of another whose status has it": {map[string]Hosts{"a": {"h": ips(v4, v6)}},
+			[]ServiceEntry{entryOf("a", 0, "h="+v4+","+v6), stating}, others,
 			"a h [240.240.7.7 2001:2::7]"},
 		"one family lost to an older one": {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4+","+v6)}, self,
 			"b h [240.240.7.7 " + ofB[1].String() + "]; a h [" + fresh4 + " 2001:2::7]"},
@@ -172,7 +191,8 @@ func TestExhausted(t *testing.T) {
 	}
 	b.Step(start, self)
 	problems := b.Problems(3)
-	if len(b.owners) != 28 || len(problems) != 4 || problems[0].Name != (Name{"shop", "e14"}) || !strings.Contains(problems[0].Message, "240.240.0.0/28 are given away") || !strings.Contains(problems[3].Message, "3 more") {
+	if len(b.owners) != 28 || len(problems) != 4 || problems[0].Name != (Name{"shop", "e14"}) ||
+		!strings.Contains(problems[0].Message, "240.240.0.0/28 are given away") || !strings.Contains(problems[3].Message, "3 more") {
 		t.Fatalf("%d addresses, %v", len(b.owners), problems)
 	}
 	before := b.say("e00", "e13")
@@ -181,7 +201,8 @@ func TestExhausted(t *testing.T) {
 	if b.Step(start.Add(time.Minute-1), self); b.say("e14") != "" {
 		t.Errorf("within the grace another has its address: %s", b.say("e14"))
 	}
-	if b.Step(start.Add(time.Minute), self); b.say("e14") == "" || b.say("e15") != "" || b.say("e00", "e13") != before || len(b.Problems(9)) != 5 {
+	if b.Step(start.Add(time.Minute), self); b.say("e14") == "" || b.say("e15") != "" || b.say("e00", "e13") != before ||
+		len(b.Problems(9)) != 5 {
 		t.Errorf("after the grace: %q %q, problems %v", b.say("e14"), b.say("e15"), b.Problems(9))
 	}
 	b = newBook(time.Minute, ranges...)
@@ -199,7 +220,8 @@ func TestExhausted(t *testing.T) {
 	more := entryOf("more", 1, "h")
 	more.Namespace = "other"
 	b.Put(more)
-	if b.Step(start, self); b.say("more", "adopted") != "" || len(b.Addresses(more.Name)) != 1 || !strings.Contains(messages(b), "namespace shop") {
+	if b.Step(start, self); b.say("more", "adopted") != "" || len(b.Addresses(more.Name)) != 1 || !strings.Contains(messages(b),
+		"namespace shop") {
 		t.Errorf("%q, %v, %v", b.say("more", "adopted"), b.Addresses(more.Name), b.Problems(9))
 	}
 }
@@ -297,6 +319,7 @@ func check(t *testing.T, b *book, allocate bool) {
 		}
 	}
 	if len(seen) != len(b.owners) || b.of["shop"] != hosts || !slices.Equal(used, b.used) {
-		t.Errorf("%d addresses given, %d known; %d hosts, %d counted; used %v, counted %v", len(seen), len(b.owners), hosts, b.of["shop"], used, b.used)
+		t.Errorf("%d addresses given, %d known; %d hosts, %d counted; used %v, counted %v", len(seen), len(b.owners), hosts,
+			b.of["shop"], used, b.used)
 	}
 }

@@ -83,7 +83,8 @@ type Leader struct {
 
 // New makes one that has observed nothing.
 func New(c Config) *Leader {
-	l := &Leader{Config: c, wake: make(chan struct{}, 1), entries: map[object.ID]ServiceEntry{}, changed: map[Name]bool{}, unsynced: map[origin.Origin]bool{}}
+	l := &Leader{Config: c, wake: make(chan struct{}, 1), entries: map[object.ID]ServiceEntry{}, changed: map[Name]bool{},
+		unsynced: map[origin.Origin]bool{}}
 	for _, source := range c.Sources {
 		l.unsynced[source] = true
 	}
@@ -157,7 +158,8 @@ func (l *Leader) forget(id object.ID) {
 // entryOf is a ServiceEntry as the source says that stands before others. With the lock.
 func (l *Leader) entryOf(name Name) (ServiceEntry, bool) {
 	for _, source := range []string{origin.Kube, origin.Files} {
-		id := object.ID{Origin: origin.New("", source), Group: "networking.istio.io", Kind: "ServiceEntry", Namespace: name.Namespace, Name: name.Name}
+		id := object.ID{Origin: origin.New("", source), Group: "networking.istio.io", Kind: "ServiceEntry",
+			Namespace: name.Namespace, Name: name.Name}
 		if e, known := l.entries[id]; known {
 			return e, true
 		}
@@ -180,7 +182,8 @@ type term struct {
 // Run is one term, until ctx ends or another process leads.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
-	t := &term{Leader: l, store: store, epoch: epoch, book: newBook(l.Grace, l.Ranges...), stored: map[Name]string{}, emitted: map[Name]string{}, pending: map[Name]bool{}}
+	t := &term{Leader: l, store: store, epoch: epoch, book: newBook(l.Grace, l.Ranges...), stored: map[Name]string{},
+		emitted: map[Name]string{}, pending: map[Name]bool{}}
 	if !t.load(ctx) {
 		return
 	}
@@ -192,7 +195,8 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		case errors.Is(err, kv.ErrDeposed):
 			return
 		case err != nil && ctx.Err() == nil:
-			l.Log.Warn("automatic addresses cannot be stored in etcd, and are not given out until they are; trying again", obs.KeyError, err)
+			l.Log.Warn("automatic addresses cannot be stored in etcd, and are not given out until they are; trying again",
+				obs.KeyError, err)
 			wait = time.Second
 		}
 		timer.Reset(wait)

@@ -100,8 +100,10 @@ func TestLeaders(t *testing.T) {
 	l := leader(h, files, kube)
 	stop := run(t, l, store, etcd.Elect("a"))
 	observe := func(l *Leader) {
-		l.Observe([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "both", "", "file.example.com"), synced(files)})
-		l.Observe([]object.Event{put(origin.Kube, "both", both("kube.example.com"), "kube.example.com"), put(origin.Kube, "other", "", "*.example.com")})
+		l.Observe([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "both", "", "file.example.com"),
+			synced(files)})
+		l.Observe([]object.Event{put(origin.Kube, "both", both("kube.example.com"), "kube.example.com"), put(origin.Kube, "other",
+			"", "*.example.com")})
 	}
 	observe(l)
 	l.Observe([]object.Event{put(origin.Kube, "elsewhere", "", "x.example.com")}) // taken away before everything was emitted
@@ -120,7 +122,8 @@ func TestLeaders(t *testing.T) {
 		t.Errorf("told is %s", first)
 	}
 	blobs, at, err := store.Blobs(t.Context(), folder, 0)
-	if err != nil || len(blobs) != 2 || blobs[0].Path != "allocations/shop/both" || string(blobs[0].Raw) != `{"kube.example.com":["240.240.9.9","2001:2::9"]}` {
+	if err != nil || len(blobs) != 2 || blobs[0].Path != "allocations/shop/both" ||
+		string(blobs[0].Raw) != `{"kube.example.com":["240.240.9.9","2001:2::9"]}` {
 		t.Fatalf("stored are %v, %v", blobs, err)
 	}
 	stop()
@@ -137,12 +140,14 @@ func TestLeaders(t *testing.T) {
 	// In Kubernetes it goes, and the file's counts; then that goes too.
 	l2.Observe([]object.Event{{Op: object.Delete, ID: put(origin.Kube, "both", "").ID}})
 	until(t, "the file's hosts have addresses", func() bool { return strings.Contains(h2.say(), "file.example.com") })
-	l2.Observe([]object.Event{{Op: object.Delete, ID: put(origin.Files, "both", "").ID}, {Op: object.Broken, ID: put(origin.Files, "db", "").ID}})
+	l2.Observe([]object.Event{{Op: object.Delete, ID: put(origin.Files, "both", "").ID}, {Op: object.Broken, ID: put(origin.Files,
+		"db", "").ID}})
 	until(t, "it is gone", func() bool { return !strings.Contains(h2.say(), "both") })
 	if !strings.Contains(h2.say(), "db.example.com") {
 		t.Errorf("a file that cannot be read: %s", h2.say())
 	}
-	if blobs, _, err := store.Blobs(t.Context(), folder, 0); err != nil || len(blobs) != 2 || !strings.Contains(string(blobs[0].Raw), "file.example.com") {
+	if blobs, _, err := store.Blobs(t.Context(), folder, 0); err != nil || len(blobs) != 2 ||
+		!strings.Contains(string(blobs[0].Raw), "file.example.com") {
 		t.Errorf("within the grace stored are %v, %v", blobs, err)
 	}
 	stop()
@@ -171,7 +176,8 @@ func TestStored(t *testing.T) {
 	stop()
 	h = &heard{}
 	l = leader(h, origin.Origin{})
-	l.Observe([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "new", "", "new.example.com"), synced(origin.Origin{})})
+	l.Observe([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "new", "", "new.example.com"),
+		synced(origin.Origin{})})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -192,7 +198,8 @@ func TestLocked(t *testing.T) {
 	l := leader(h, kube)
 	l.Lock = NewLock(nil, "istio-system", l.Log)
 	l.Want = func(all map[Name]Hosts) { wanted <- all }
-	l.Observe([]object.Event{put(origin.Kube, "a", both("a.example.com"), "a.example.com"), put(origin.Kube, "b", "", "b.example.com"), synced(kube)})
+	l.Observe([]object.Event{put(origin.Kube, "a", both("a.example.com"), "a.example.com"), put(origin.Kube, "b", "",
+		"b.example.com"), synced(kube)})
 	run(t, l, etcd.Connect(), etcd.Elect("a"))
 	if all := <-wanted; len(all) != 0 {
 		t.Errorf("while istiod holds the lock %v is wanted", all)
@@ -205,7 +212,8 @@ func TestLocked(t *testing.T) {
 	for len(all) == 0 { // a look at what was heard, from before
 		all = <-wanted
 	}
-	if len(all) != 2 || fmt.Sprint(all[Name{"shop", "a"}]) != "map[a.example.com:[240.240.9.9 2001:2::9]]" || len(all[Name{"shop", "b"}]["b.example.com"]) != 2 {
+	if len(all) != 2 || fmt.Sprint(all[Name{"shop", "a"}]) != "map[a.example.com:[240.240.9.9 2001:2::9]]" || len(all[Name{"shop",
+		"b"}]["b.example.com"]) != 2 {
 		t.Errorf("wanted is %v", all)
 	}
 }
@@ -222,11 +230,13 @@ func TestLock(t *testing.T) {
 	}
 	fails := fmt.Errorf("forbidden")
 	for name, looks := range map[string][]look{
-		"nobody":                {{0, [2]record{}, nil, false}},
-		"it is given up":        {{0, [2]record{one}, nil, true}, {1, [2]record{{"", 1, ""}}, nil, false}},
-		"its holder dies":       {{0, [2]record{one}, nil, true}, {10, [2]record{two}, nil, true}, {39, [2]record{two}, nil, true}, {40, [2]record{two}, nil, false}, {41, [2]record{one}, nil, true}},
-		"a Lease":               {{0, [2]record{{}, one}, nil, true}, {30, [2]record{{}, one}, nil, false}},
-		"both forms":            {{0, [2]record{one, one}, nil, true}, {20, [2]record{one, two}, nil, true}, {40, [2]record{one, two}, nil, true}, {50, [2]record{one, two}, nil, false}},
+		"nobody":         {{0, [2]record{}, nil, false}},
+		"it is given up": {{0, [2]record{one}, nil, true}, {1, [2]record{{"", 1, ""}}, nil, false}},
+		"its holder dies": {{0, [2]record{one}, nil, true}, {10, [2]record{two}, nil, true}, {39, [2]record{two}, nil,
+			true}, {40, [2]record{two}, nil, false}, {41, [2]record{one}, nil, true}},
+		"a Lease": {{0, [2]record{{}, one}, nil, true}, {30, [2]record{{}, one}, nil, false}},
+		"both forms": {{0, [2]record{one, one}, nil, true}, {20, [2]record{one, two}, nil, true}, {40, [2]record{one,
+			two}, nil, true}, {50, [2]record{one, two}, nil, false}},
 		"no length":             {{0, [2]record{short}, nil, true}, {29, [2]record{short}, nil, true}, {30, [2]record{short}, nil, false}},
 		"it cannot be read":     {{0, [2]record{}, fails, true}, {100, [2]record{}, nil, false}, {101, [2]record{}, fails, true}},
 		"an old one, unchanged": {{0, [2]record{two}, nil, true}, {60, [2]record{two}, nil, false}},
@@ -266,9 +276,10 @@ func TestReadLock(t *testing.T) {
 		"none": {"", "", "[{ 0 } { 0 }] <nil>"},
 		"a ConfigMap": {`{"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": "{\"holderIdentity\":\"istiod-1\",\"holderKey\":\"default\",\"leaseDurationSeconds\":30,\"acquireTime\":\"t\",\"renewTime\":\"r\",\"leaderTransitions\":3}"}}}`, "",
 			"[{istiod-1 30 r} { 0 }] <nil>"},
-		"a Lease":      {`{"metadata": {}}`, `{"spec": {"holderIdentity": "istiod-2", "leaseDurationSeconds": 15, "renewTime": "r"}}`, "[{ 0 } {istiod-2 15 r}] <nil>"},
-		"no right":     {"", "forbidden", "[{ 0 } { 0 }] the API server answered 403"},
-		"not a record": {`{"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": "x"}}}`, "", "[{ 0 } { 0 }] invalid character"},
+		"a Lease":  {`{"metadata": {}}`, `{"spec": {"holderIdentity": "istiod-2", "leaseDurationSeconds": 15, "renewTime": "r"}}`, "[{ 0 } {istiod-2 15 r}] <nil>"},
+		"no right": {"", "forbidden", "[{ 0 } { 0 }] the API server answered 403"},
+		"not a record": {`{"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": "x"}}}`, "",
+			"[{ 0 } { 0 }] invalid character"},
 	} {
 		api := apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
 			text := map[string]string{"/api/v1/namespaces/istio-system/configmaps/istio-ip-autoallocate": c.configMap,
@@ -291,7 +302,8 @@ func TestReadLock(t *testing.T) {
 
 // Numbers of addresses stay within their range, in both families.
 func TestAt(t *testing.T) {
-	for text, want := range map[string][2]string{"240.240.0.0/16": {"240.240.0.1", "240.240.255.254"}, "2001:2::/48": {"2001:2::1", "2001:2::7fff:ffff:ffff:fffe"},
+	for text, want := range map[string][2]string{"240.240.0.0/16": {"240.240.0.1", "240.240.255.254"},
+		"2001:2::/48":     {"2001:2::1", "2001:2::7fff:ffff:ffff:fffe"},
 		"240.240.1.16/28": {"240.240.1.17", "240.240.1.30"}} {
 		p := netip.MustParsePrefix(text)
 		if got := [2]string{at(p, 1).String(), at(p, sizeOf(p)).String()}; got != want {

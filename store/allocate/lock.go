@@ -123,7 +123,8 @@ func (l *Lock) read(ctx context.Context) (records [2]record, err error) {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 	}
-	if err := l.api.Do(ctx, http.MethodGet, "/api/v1"+in+"configmaps/"+lockName, nil, &configMap); err != nil && !apiserver.IsStatus(err, http.StatusNotFound) {
+	if err := l.api.Do(ctx, http.MethodGet, "/api/v1"+in+"configmaps/"+lockName, nil, &configMap); err != nil &&
+		!apiserver.IsStatus(err, http.StatusNotFound) {
 		return records, err
 	}
 	if text := configMap.Metadata.Annotations[lockAnnotation]; text != "" {
@@ -134,7 +135,8 @@ func (l *Lock) read(ctx context.Context) (records [2]record, err error) {
 	var lease struct {
 		Spec record `json:"spec"`
 	}
-	if err := l.api.Do(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1"+in+"leases/"+lockName, nil, &lease); err != nil && !apiserver.IsStatus(err, http.StatusNotFound) {
+	if err := l.api.Do(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1"+in+"leases/"+lockName, nil, &lease); err != nil &&
+		!apiserver.IsStatus(err, http.StatusNotFound) {
 		return records, err
 	}
 	records[1] = lease.Spec

@@ -63,7 +63,7 @@ func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 }
 
 // choose finds a free address in each of some ranges, the same ones whoever looks: where the hash of the host points
-// to, or the next one that is free. wrong: there is none.
+// to, or the next one that is free. wrong says why there is no free one.
 func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong string) {
 	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
 	hash := binary.BigEndian.Uint64(sum[:])

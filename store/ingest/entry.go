@@ -1,8 +1,11 @@
 package ingest
 
 import (
+	"slices"
+
 	"navarch.io/navarch/store/ingest/lookup"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 )
 
@@ -119,4 +122,12 @@ func endpointsOfPods(n *node) map[string]*model.Endpoint {
 		}
 	}
 	return all
+}
+
+// stays reports whether a result is what applies already.
+func (e *entry) stays(result normal.Result) bool {
+	return !e.closed && !e.waiting && e.seldom == nil && len(result.Private) == 0 && len(e.records) > 0 &&
+		slices.EqualFunc(e.records, result.Records, func(a, b model.Record) bool {
+			return same(a, b) && a.Meta().Key == b.Meta().Key && a.Meta().Created == b.Meta().Created
+		})
 }

@@ -78,8 +78,9 @@ func (w *inventory) take(events []object.Event) {
 	w.renew()
 }
 
-// renew makes the records of all marked objects again, and of those whose questions about owners have other answers by that. These answers do
-// not depend on VirtualServices, and those about Services not on ServiceEntries: so it ends.
+// renew makes the records of all marked objects again, and of those whose questions about owners have other answers
+// by that. These answers do not depend on VirtualServices, and those about Services not on ServiceEntries: so it
+// ends.
 func (w *inventory) renew() {
 	for again := true; again; again = w.objects.Marked() {
 		w.followRoot()
@@ -173,6 +174,7 @@ func (w *inventory) normalise(n *node) {
 	w.objects.SetRefs(n, result.Refs, result.UsesMesh)
 	shareEndpoints(n, result.Records)
 	switch {
+	case !result.Spoiled && e.stays(result):
 	case w.offer(n, result.Records, result.Spoiled):
 	case !result.Spoiled:
 		e.closed = false

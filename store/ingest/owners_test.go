@@ -18,7 +18,8 @@ func ofEvil(kind, name, spec string) string { return configured("evil", kind, na
 func ofBack(kind, name, spec string) string { return configured("back", kind, name, spec) }
 
 func configured(namespace, kind, name, spec string) string {
-	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s", kind, name, namespace, spec)
+	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s", kind, name,
+		namespace, spec)
 }
 
 func clusterService(namespace, name, address string) string {
@@ -40,9 +41,12 @@ func isolatedMesh() (all []string) {
 			ofEvil("ServiceEntry", "stated", "{hosts: [x.example], addresses: ["+address+"], "+ports),
 			fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: back}\nspec: {serviceAccountName: a}\nstatus: {phase: Running, podIP: %s}", address))
 	}
-	return append(all, ofEvil("ServiceEntry", "network", "{hosts: [y.example], addresses: [10.96.0.0/24], "+ports), ofEvil("ServiceEntry", "network", "{hosts: [y.example], addresses: [192.0.2.0/24], "+ports),
-		ofEvil("ServiceEntry", "short", "{hosts: [reviews.back], "+ports), ofBack("ServiceEntry", "api", "{hosts: [api.example.com], "+ports),
-		ofBack("ServiceEntry", "api", "{hosts: ['*.example.com'], "+ports), ofEvil("ServiceEntry", "api", "{hosts: [api.example.com], "+ports),
+	return append(all, ofEvil("ServiceEntry", "network", "{hosts: [y.example], addresses: [10.96.0.0/24], "+ports),
+		ofEvil("ServiceEntry", "network", "{hosts: [y.example], addresses: [192.0.2.0/24], "+ports),
+		ofEvil("ServiceEntry", "short", "{hosts: [reviews.back], "+ports), ofBack("ServiceEntry", "api",
+			"{hosts: [api.example.com], "+ports),
+		ofBack("ServiceEntry", "api", "{hosts: ['*.example.com'], "+ports), ofEvil("ServiceEntry", "api",
+			"{hosts: [api.example.com], "+ports),
 		ofEvil("VirtualService", "api", "{hosts: [api.example.com], http: [{route: [{destination: {host: own}}]}]}"),
 		ofEvil("VirtualService", "api", "{hosts: ['*.example.com'], http: [{route: [{destination: {host: own}}]}]}"),
 		ofEvil("VirtualService", "reviews", "{hosts: [reviews.back.svc.cluster.local], http: [{route: [{destination: {host: own}}]}]}"))
@@ -53,7 +57,8 @@ func TestJudgedAgain(t *testing.T) {
 	pool := isolatedMesh()
 	for seed := range uint64(80) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		options := normal.Options{Isolation: normal.Isolation{On: seed%3 > 0, Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/30")}}}
+		options := normal.Options{Isolation: normal.Isolation{On: seed%3 > 0,
+			Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/30")}}}
 		d := newDesk(t)
 		d.s = NewState(Options{Normal: options, Budget: weighed})
 		d.lead()
@@ -91,18 +96,23 @@ func TestJudgedAgainAreFew(t *testing.T) {
 	d.lead()
 	events := Objects{synced}
 	for i := range 100 {
-		events = append(events, put(t, ofEvil("ServiceEntry", fmt.Sprint("e", i), fmt.Sprintf("{hosts: [h%d.example.com], addresses: [192.0.2.%d], ports: [{number: 80, name: http, protocol: HTTP}]}", i, i))),
-			put(t, ofEvil("VirtualService", fmt.Sprint("v", i), fmt.Sprintf("{hosts: [h%d.example.com], http: [{route: [{destination: {host: own}}]}]}", i))))
+		events = append(events, put(t, ofEvil("ServiceEntry", fmt.Sprint("e", i),
+			fmt.Sprintf("{hosts: [h%d.example.com], addresses: [192.0.2.%d], ports: [{number: 80, name: http, protocol: HTTP}]}", i, i))),
+			put(t, ofEvil("VirtualService", fmt.Sprint("v", i),
+				fmt.Sprintf("{hosts: [h%d.example.com], http: [{route: [{destination: {host: own}}]}]}", i))))
 	}
 	d.step(events)
 	for _, c := range []struct {
 		text string
 		want uint64
 	}{
-		{clusterService("back", "a", "10.96.0.1"), 1},                                                                    // itself
-		{clusterService("back", "b", "192.0.2.7"), 3},                                                                    // the ServiceEntry with its address, and the VirtualService that asked for that one's host
-		{clusterService("back", "b", "192.0.2.99"), 5},                                                                   // those of both addresses
-		{ofBack("ServiceEntry", "x", "{hosts: [h8.example.com], ports: [{number: 80, name: http, protocol: HTTP}]}"), 2}, // the VirtualService with its host
+		{clusterService("back", "a", "10.96.0.1"), 1}, // itself
+		{clusterService("back", "b", "192.0.2.7"),
+			3}, // the ServiceEntry with its address, and the VirtualService that asked for that one's host
+		{clusterService("back", "b", "192.0.2.99"),
+			5}, // those of both addresses
+		{ofBack("ServiceEntry", "x", "{hosts: [h8.example.com], ports: [{number: 80, name: http, protocol: HTTP}]}"),
+			2}, // the VirtualService with its host
 	} {
 		before := d.s.inventory.normalised
 		d.step(Objects{put(t, c.text)})

@@ -16,7 +16,7 @@ import (
 // TenantLabel makes one tenant of all namespaces whose Namespace objects have the same value of it.
 const TenantLabel = "navarch.io/tenant"
 
-// TenantOf names the tenant of a namespace whose label has a value; empty: it has none.
+// TenantOf names the tenant of a namespace by the value of its label, which may be empty.
 func TenantOf(namespace, label string) string {
 	if label != "" {
 		return TenantLabel + "=" + label

@@ -152,7 +152,8 @@ func (j *judgement) given(field, host string) (decided bool) {
 
 // inDomain says whether a host is below the cluster's domain, or covers hosts that are.
 func (j *judgement) inDomain(host string) bool {
-	return host == j.Domain || strings.HasSuffix(host, "."+j.Domain) || strings.HasPrefix(host, "*") && strings.HasSuffix("."+j.Domain, host[1:])
+	return host == j.Domain || strings.HasSuffix(host, "."+j.Domain) || strings.HasPrefix(host, "*") &&
+		strings.HasSuffix("."+j.Domain, host[1:])
 }
 
 // namespaceOf is the namespace in the name of a Service, or of a Pod or wildcard below one; false: it names none.

@@ -60,7 +60,7 @@ type Owners interface {
 	Services(host string) []*model.Service
 	Below(wildcard string) []*model.Service
 	At(address netip.Addr) (services []*model.Service, pod bool)
-	// Within finds an address of a Service or a Pod in a network; the zero Addr: there is none.
+	// Within finds an address of a Service or a Pod in a network; the zero Addr if no address is.
 	Within(network netip.Prefix) netip.Addr
 }
 
@@ -145,7 +145,8 @@ func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool)
 			out = true
 			continue
 		}
-		if b.Listens && slices.ContainsFunc(r.problems, func(p object.Problem) bool { return p.Analyzer == problem.ServiceEntryAddressesRequired }) {
+		if b.Listens && slices.ContainsFunc(r.problems,
+			func(p object.Problem) bool { return p.Analyzer == problem.ServiceEntryAddressesRequired }) {
 			continue // addressesNeeded warns of it
 		}
 		r.warnf(problem.NotAllowed, b.Field, "%s: with --tenant-isolation it would be left out", b.Message)

@@ -75,7 +75,8 @@ func creation(t testing.TB, raw []byte) *admissionv1.AdmissionRequest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &admissionv1.AdmissionRequest{UID: "1", Kind: metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: of.Kind}, Name: of.Name, Namespace: of.Namespace,
+	r := &admissionv1.AdmissionRequest{UID: "1", Kind: metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version,
+		Kind: of.Kind}, Name: of.Name, Namespace: of.Namespace,
 		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw}}
 	if d := istio.Of(gv.Group, gv.Version, of.Kind); d != nil {
 		r.Resource = metav1.GroupVersionResource{Group: gv.Group, Version: gv.Version, Resource: d.Plural}
@@ -96,7 +97,8 @@ func over(s *mirror.Snapshot) *Webhook {
 		}
 		return s.Mesh().Spec
 	}
-	return New(normal.New(normal.Options{}), mesh, func() *mirror.Snapshot { return s }, nil, func(r model.Record, _ *mirror.Snapshot) (refused, warned []error) {
+	return New(normal.New(normal.Options{}), mesh, func() *mirror.Snapshot { return s }, nil, func(r model.Record,
+		_ *mirror.Snapshot) (refused, warned []error) {
 		if f, is := r.(*model.EnvoyFilter); is {
 			return patch.Judge(f)
 		}

@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// victims is what others have: Service back/reviews with an address, a Pod, and a ServiceEntry of namespace pay; back
+// victims has the objects of others: Service back/reviews with an address, a Pod, and a ServiceEntry of namespace pay; back
 // and front are one tenant.
 const victims = `
 {apiVersion: v1, kind: Namespace, metadata: {name: back, labels: {navarch.io/tenant: web}}}
@@ -76,7 +76,8 @@ func parseYAML(t *testing.T, text string) object.Event {
 	}
 	gvk := of.GroupVersionKind()
 	id := object.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: of.Namespace, Name: of.Name}
-	return object.Event{Op: object.Put, ID: id, Object: &object.Object{ID: id, Version: gvk.Version, Created: of.CreationTimestamp.Time, Labels: of.Labels, JSON: raw}}
+	return object.Event{Op: object.Put, ID: id, Object: &object.Object{ID: id, Version: gvk.Version,
+		Created: of.CreationTimestamp.Time, Labels: of.Labels, JSON: raw}}
 }
 
 func eventsOf(t *testing.T, text string) (all []object.Event) {
@@ -94,7 +95,8 @@ func isolating(t *testing.T, settings normal.Isolation) *Webhook {
 		label := map[string]string{"back": "web", "front": "web"}[namespace]
 		return isolation.TenantOf(namespace, label), true
 	}
-	return New(normal.New(normal.Options{Isolation: settings}), func() *meshv1.MeshConfig { return nil }, func() *mirror.Snapshot { return known }, tenants,
+	return New(normal.New(normal.Options{Isolation: settings}), func() *meshv1.MeshConfig { return nil },
+		func() *mirror.Snapshot { return known }, tenants,
 		func(model.Record, *mirror.Snapshot) (refused, warned []error) { return nil, nil })
 }
 
@@ -106,14 +108,17 @@ func TestWaysIn(t *testing.T) {
 		settings.On = on
 		webhook := isolating(t, settings)
 		for _, c := range waysIn(t) {
-			text := "apiVersion: networking.istio.io/v1\nkind: " + c.Kind + "\nmetadata: {name: x, namespace: evil, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: " + string(c.Spec)
+			text := "apiVersion: networking.istio.io/v1\nkind: " + c.Kind +
+				"\nmetadata: {name: x, namespace: evil, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: " + string(c.Spec)
 			one := parseYAML(t, text)
 			answer := webhook.Admit(t.Context(), Path, creation(t, one.Object.JSON))
 			warned := slices.ContainsFunc(answer.Warnings, func(text string) bool { return c.Says != "" && strings.Contains(text, c.Says) })
-			if wants := c.Says != "" && on; answer.Allowed == wants || wants && !strings.Contains(answer.Result.Message, c.Says) || !on && c.Says != "" && !warned {
+			if wants := c.Says != "" && on; answer.Allowed == wants || wants && !strings.Contains(answer.Result.Message,
+				c.Says) || !on && c.Says != "" && !warned {
 				t.Errorf("isolation %v, %s: admitted %v, %v, warnings %q", on, c.Name, answer.Allowed, answer.Result, answer.Warnings)
 			}
-			for place, events := range map[string][]object.Event{"after": append(eventsOf(t, victims), one), "before": append([]object.Event{one}, eventsOf(t, victims)...)} {
+			for place, events := range map[string][]object.Event{"after": append(eventsOf(t, victims), one),
+				"before": append([]object.Event{one}, eventsOf(t, victims)...)} {
 				records, problems := ingest.Records(events, normal.Options{Isolation: settings})
 				there := slices.ContainsFunc(records, func(r model.Record) bool {
 					return r.Meta().Key.Namespace == "evil" && r.Meta().Key.Kind.String() == c.Kind
@@ -140,14 +145,16 @@ func TestWhoMay(t *testing.T) {
 	settings := normal.Isolation{On: true}
 	w := isolating(t, settings)
 	route := func(namespace string) bool {
-		text := "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: x, namespace: " + namespace + "}\nspec: {hosts: [reviews.back.svc.cluster.local], http: [{route: [{destination: {host: own}}]}]}"
+		text := "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: x, namespace: " + namespace +
+			"}\nspec: {hosts: [reviews.back.svc.cluster.local], http: [{route: [{destination: {host: own}}]}]}"
 		one := parseYAML(t, text)
 		admitted := w.Admit(t.Context(), Path, creation(t, one.Object.JSON)).Allowed
 		if w.tenants == nil {
 			return admitted
 		}
 		records, _ := ingest.Records(append(eventsOf(t, victims), one), normal.Options{Isolation: settings})
-		if there := slices.ContainsFunc(records, func(r model.Record) bool { return r.Meta().Key.Kind == model.KindVirtualService }); there != admitted {
+		if there := slices.ContainsFunc(records,
+			func(r model.Record) bool { return r.Meta().Key.Kind == model.KindVirtualService }); there != admitted {
 			t.Errorf("%s: admitted %v, there %v", namespace, admitted, there)
 		}
 		return admitted

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// lookup joins objects of Istio's kinds with the mesh configuration, and with who has which host and address. Pods, nodes, namespaces and roles
-// are for Kubernetes' own kinds, which no rule of the webhook names.
+// lookup joins objects of Istio's kinds with the mesh configuration, and with who has which host and address. Pods,
+// nodes, namespaces and roles are for Kubernetes' own kinds, which no rule of the webhook names.
 type lookup struct {
 	owners
 	mesh *meshv1.MeshConfig

@@ -42,7 +42,10 @@ func (o owners) Services(host string) (all []*model.Service) {
 func (o owners) Below(wildcard string) (all []*model.Service) {
 	for r := range o.known.All(model.KindServiceEntry) {
 		s := r.(*model.Service)
-		if slices.ContainsFunc(s.Spec.GetHosts(), func(host string) bool { return strings.HasSuffix(host, wildcard[1:]) && host != wildcard }) {
+		if slices.ContainsFunc(s.Spec.GetHosts(), func(host string) bool {
+			return strings.HasSuffix(host, wildcard[1:]) &&
+				host != wildcard
+		}) {
 			all = append(all, s)
 		}
 	}
@@ -68,7 +71,7 @@ func (o owners) Within(network netip.Prefix) netip.Addr {
 	return o.podWithin(network)
 }
 
-// podWithin is the address of a Pod in a network; the zero Addr: there is none.
+// podWithin is the address of a Pod in a network; the zero Addr if no address is.
 func (o owners) podWithin(network netip.Prefix) netip.Addr {
 	for r := range o.known.All(model.KindWorkload) {
 		if strings.HasPrefix(r.Meta().Key.Name, model.WorkloadEntryPrefix) {

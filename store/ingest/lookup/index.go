@@ -34,7 +34,8 @@ type demand struct {
 }
 
 func newIndexes(pods func() iter.Seq2[object.ID, *normal.Pod]) *indexes {
-	x := &indexes{addresses: &Addresses{users: map[netip.Addr]int32{}}, owners: newOwners(), nodes: map[origin.Origin]map[string]*normal.Node{},
+	x := &indexes{addresses: &Addresses{users: map[netip.Addr]int32{}}, owners: newOwners(),
+		nodes:       map[origin.Origin]map[string]*normal.Node{},
 		automaticAt: map[object.ID]object.ID{}, demands: map[string]*demand{}, meshes: map[object.ID]*Mesh{},
 		config: model.DefaultMesh().Spec, networks: &meshv1.MeshNetworks{}}
 	x.pods = podsByAddress{every: pods, asked: map[podPlace]*podsHere{}}

@@ -21,7 +21,8 @@ type owners struct {
 }
 
 func newOwners() owners {
-	return owners{hosts: map[string][]*model.Service{}, addresses: map[netip.Addr][]*model.Service{}, networks: map[netip.Prefix]bool{}, labels: map[string]string{}}
+	return owners{hosts: map[string][]*model.Service{}, addresses: map[netip.Addr][]*model.Service{},
+		networks: map[netip.Prefix]bool{}, labels: map[string]string{}}
 }
 
 // count follows addresses and networks that are looked up from now on, or by no object any more.
@@ -42,7 +43,7 @@ func (t *Table[E]) Tenant(namespace string) (string, bool) {
 	return isolation.TenantOf(namespace, t.index.owners.labels[namespace]), true
 }
 
-// Label sets the value of isolation.TenantLabel of a namespace; empty: it has none. Readers of its tenant are marked.
+// Label sets the value of isolation.TenantLabel of a namespace; an empty value removes it. Readers of its tenant are marked.
 func (t *Table[E]) Label(namespace, value string) {
 	if t.index.owners.labels[namespace] = value; value == "" {
 		delete(t.index.owners.labels, namespace)
@@ -85,7 +86,7 @@ func (t *Table[E]) SetServices(before, after []model.Record) {
 	t.setService(is, true, moved)
 }
 
-// serviceOf returns the Service or ServiceEntry among the records of an object; nil: there is none.
+// serviceOf returns the Service or ServiceEntry among the records of an object, or nil.
 func serviceOf(records []model.Record) *model.Service {
 	for _, r := range records {
 		if s, is := r.(*model.Service); is {

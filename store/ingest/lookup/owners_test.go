@@ -21,7 +21,8 @@ func TestOwnersAreForgotten(t *testing.T) {
 	}
 	u.renew()
 	at := netip.MustParseAddr("192.0.2.7")
-	if services, pod := u.At(at); len(services) != 1 || pod || len(u.Services("web.back.svc.cluster.local")) != 1 || len(u.index.owners.networks) != 0 {
+	if services, pod := u.At(at); len(services) != 1 || pod || len(u.Services("web.back.svc.cluster.local")) != 1 ||
+		len(u.index.owners.networks) != 0 {
 		t.Errorf("at the address are %v, a Pod: %v; networks %v", services, pod, u.index.owners.networks)
 	}
 	if u.SetServices(web, nil); !u.Marked() {
