@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"navarch.io/navarch/push/xds"
@@ -65,18 +66,7 @@ func DiffLayer(old, new *Manifest) (all []Delta) {
 	switch {
 	case old == new:
 		return nil
-	case old == nil || new == nil || old.slots() != new.slots():
-		for r := range old.All() {
-			if now := new.Get(r.Name); now != r {
-				all = append(all, Delta{r.Name, r, now})
-			}
-		}
-		for r := range new.All() {
-			if old.Get(r.Name) == nil {
-				all = append(all, Delta{r.Name, nil, r})
-			}
-		}
-	default:
+	case old != nil && new != nil && len(old.pages) == len(new.pages) && len(old.pages[0]) == len(new.pages[0]):
 		for i, page := range old.pages {
 			if &page[0] == &new.pages[i][0] {
 				continue
@@ -87,9 +77,41 @@ func DiffLayer(old, new *Manifest) (all []Delta) {
 				}
 			}
 		}
+	default:
+		for r := range old.apart(new) {
+			if now := new.Get(r.Name); now != r {
+				all = append(all, Delta{r.Name, r, now})
+			}
+		}
+		for r := range new.apart(old) {
+			if old.Get(r.Name) == nil {
+				all = append(all, Delta{r.Name, nil, r})
+			}
+		}
 	}
 	slices.SortFunc(all, func(a, b Delta) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// apart iterates over the resources of all pages that the other manifest does not share.
+func (m *Manifest) apart(other *Manifest) iter.Seq[*xds.Resource] {
+	return func(yield func(*xds.Resource) bool) {
+		if m == nil {
+			return
+		}
+		for i, page := range m.pages {
+			if other != nil && i < len(other.pages) && &page[0] == &other.pages[i][0] {
+				continue
+			}
+			for _, bucket := range page {
+				for _, r := range bucket {
+					if !yield(r) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // same says whether two buckets are one slice, so that nothing in them can differ.

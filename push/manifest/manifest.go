@@ -6,6 +6,7 @@ package manifest
 import (
 	"cmp"
 	"iter"
+	"math/bits"
 	"slices"
 	"sync/atomic"
 
@@ -16,9 +17,10 @@ import (
 
 // Manifest is an immutable set of resources of one type by name. A manifest made from another shares all pages and
 // buckets that hold no difference, so an edit of one resource costs one bucket and one page however many there are, and
-// comparing the two costs the same. The nil Manifest is empty.
+// comparing the two costs the same. A manifest that grows splits one page after the other, each for as many resources as
+// a page holds, so that no edit moves all of them. The nil Manifest is empty.
 type Manifest struct {
-	pages  []page // all of one length; pages times that length is a power of two
+	pages  []page // all of one length, pageSize where there are several
 	size   int
 	digest atomic.Pointer[Sum]
 	order  atomic.Pointer[[]*xds.Resource] // by name; made when it is first asked for: proxies that join ask, others do not
@@ -31,29 +33,34 @@ type (
 )
 
 const (
-	// bucketFill is the mean number of resources in a bucket above which the table doubles.
+	// bucketFill is the mean number of resources in a bucket above which the table grows.
 	bucketFill = 16
 	// pageSize is the number of buckets in a page of a table that has several.
-	pageSize = 64
+	pageSize = 1 << pageBits
+	pageBits = 6
 )
 
-// table makes an empty manifest of a number of buckets, a power of two.
-func table(slots int) *Manifest {
-	m := &Manifest{pages: make([]page, max(1, slots/pageSize))}
-	for i := range m.pages {
-		m.pages[i] = make(page, min(slots, pageSize))
+// place is a bucket's place.
+type place struct{ page, bucket int }
+
+// place is where a name belongs.
+func (m *Manifest) place(name string) place {
+	h := xxhash.Sum64String(name)
+	return place{pageOf(h, len(m.pages)), int(h & uint64(len(m.pages[0])-1))}
+}
+
+// pageOf is the page of a hash among n of them. Page n, the next one, takes a part of one page, and of no other
+// (linear hashing).
+func pageOf(hash uint64, n int) int {
+	mask := uint64(1)<<bits.Len(uint(n-1)) - 1
+	if i := int(hash >> pageBits & mask); i < n {
+		return i
 	}
-	return m
+	return int(hash >> pageBits & (mask >> 1))
 }
 
-// slots is the number of buckets.
-func (m *Manifest) slots() int { return len(m.pages) * len(m.pages[0]) }
-
-// at is a bucket's place.
-func (m *Manifest) at(slot uint64) *bucket {
-	width := uint64(len(m.pages[0]))
-	return &m.pages[slot/width][slot%width]
-}
+// at is the bucket at a place.
+func (m *Manifest) at(p place) *bucket { return &m.pages[p.page][p.bucket] }
 
 // Of makes a manifest of resources; of two with one name the last counts.
 func Of(resources ...*xds.Resource) *Manifest {
@@ -74,7 +81,7 @@ func (m *Manifest) Get(name string) *xds.Resource {
 	if m.Len() == 0 {
 		return nil
 	}
-	bucket := *m.at(m.slot(name))
+	bucket := *m.at(m.place(name))
 	if i, ok := find(bucket, name); ok {
 		return bucket[i]
 	}
@@ -82,22 +89,7 @@ func (m *Manifest) Get(name string) *xds.Resource {
 }
 
 // All iterates over the resources in an order that means nothing (it depends on how the table grew).
-func (m *Manifest) All() iter.Seq[*xds.Resource] {
-	return func(yield func(*xds.Resource) bool) {
-		if m == nil {
-			return
-		}
-		for _, page := range m.pages {
-			for _, bucket := range page {
-				for _, r := range bucket {
-					if !yield(r) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
+func (m *Manifest) All() iter.Seq[*xds.Resource] { return m.apart(nil) }
 
 // sorted is all resources by name. It is shared: not to be changed.
 func (m *Manifest) sorted() []*xds.Resource {
@@ -117,37 +109,37 @@ func byName(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }
 // With is the manifest after deletes and then puts. Where nothing differs it is the receiver itself.
 func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	next := m.thaw(len(puts))
-	fresh := m == nil || next.slots() != m.slots() // all pages are its own
-	owned := map[uint64]bool{}
-	own := func(slot uint64) *bucket {
-		if owned[slot] {
-			return next.at(slot)
+	copied := map[int]bool{} // pages
+	owned := map[place]bool{}
+	own := func(at place) *bucket {
+		if owned[at] {
+			return next.at(at)
 		}
-		owned[slot] = true
-		if width := uint64(len(next.pages[0])); !fresh && &next.pages[slot/width][0] == &m.pages[slot/width][0] {
-			next.pages[slot/width] = slices.Clone(next.pages[slot/width])
+		if owned[at] = true; !copied[at.page] {
+			copied[at.page] = true
+			next.pages[at.page] = slices.Clone(next.pages[at.page])
 		}
-		b := next.at(slot)
+		b := next.at(at)
 		*b = slices.Clone(*b)
 		return b
 	}
 	for _, name := range deletes {
-		slot := next.slot(name)
-		if i, ok := find(*next.at(slot), name); ok {
-			b := own(slot)
+		at := next.place(name)
+		if i, ok := find(*next.at(at), name); ok {
+			b := own(at)
 			*b = slices.Delete(*b, i, i+1)
 			next.size--
 		}
 	}
 	for _, r := range puts {
-		slot := next.slot(r.Name)
-		i, ok := find(*next.at(slot), r.Name)
+		at := next.place(r.Name)
+		i, ok := find(*next.at(at), r.Name)
 		switch {
-		case ok && (*next.at(slot))[i] == r:
+		case ok && (*next.at(at))[i] == r:
 		case ok:
-			(*own(slot))[i] = r
+			(*own(at))[i] = r
 		default:
-			b := own(slot)
+			b := own(at)
 			*b = slices.Insert(*b, i, r)
 			next.size++
 		}
@@ -158,36 +150,53 @@ func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	return next
 }
 
-// thaw is a copy of the list of pages, or a table of twice the buckets (or more) where there is no room for `more`
-// resources.
+// thaw is a copy of the list of pages, with room for `more` resources.
 func (m *Manifest) thaw(more int) *Manifest {
-	slots := 1
+	next := &Manifest{pages: []page{make(page, 1)}}
 	if m != nil {
-		slots = m.slots()
+		next.pages, next.size = slices.Clone(m.pages), m.size
 	}
-	want := slots
-	for want*bucketFill < m.Len()+more {
-		want *= 2
+	want, width := next.size+more, len(next.pages[0])
+	for width < pageSize && width*bucketFill < want {
+		width *= 2
 	}
-	if m != nil && want == slots {
-		return &Manifest{pages: slices.Clone(m.pages), size: m.size}
+	if width > len(next.pages[0]) {
+		next.widen(width)
 	}
-	next := table(want)
-	next.size = m.Len()
-	for r := range m.All() {
-		b := next.at(next.slot(r.Name))
-		*b = append(*b, r)
-	}
-	for _, page := range next.pages {
-		for _, bucket := range page {
-			slices.SortFunc(bucket, byName)
-		}
+	for len(next.pages)*pageSize*bucketFill < want {
+		next.split()
 	}
 	return next
 }
 
-func (m *Manifest) slot(name string) uint64 {
-	return xxhash.Sum64String(name) & uint64(m.slots()-1)
+// widen gives the only page more buckets.
+func (m *Manifest) widen(width int) {
+	old := m.pages[0]
+	m.pages[0] = make(page, width)
+	for _, bucket := range old {
+		for _, r := range bucket {
+			b := m.at(m.place(r.Name))
+			*b = append(*b, r) // in the order of names, as in the bucket that is divided
+		}
+	}
+}
+
+// split divides one page in two.
+func (m *Manifest) split() {
+	n := len(m.pages)
+	from := n &^ (1 << (bits.Len(uint(n)) - 1)) // n without its first bit
+	stay, moved := make(page, pageSize), make(page, pageSize)
+	for i, bucket := range m.pages[from] {
+		for _, r := range bucket {
+			if pageOf(xxhash.Sum64String(r.Name), n+1) == n {
+				moved[i] = append(moved[i], r)
+			} else {
+				stay[i] = append(stay[i], r)
+			}
+		}
+	}
+	m.pages[from] = stay
+	m.pages = append(m.pages, moved)
 }
 
 func find(bucket []*xds.Resource, name string) (int, bool) {

@@ -182,25 +182,49 @@ func TestEditShares(t *testing.T) {
 	}
 	m := Of(all...)
 	next := m.With([]*xds.Resource{resource("n7", 1)}, nil)
-	copied := 0
-	for i := range uint64(m.slots()) {
-		if !same(*m.at(i), *next.at(i)) {
-			copied++
+	buckets := 0
+	for i, page := range m.pages {
+		for j := range page {
+			if at := (place{i, j}); !same(*m.at(at), *next.at(at)) {
+				buckets++
+			}
 		}
 	}
-	if copied != 1 {
-		t.Errorf("%d of %d buckets were copied for one edit", copied, m.slots())
+	if buckets != 1 {
+		t.Errorf("%d buckets were copied for one edit", buckets)
 	}
-	pages := 0
-	for i := range m.pages {
-		if &m.pages[i][0] != &next.pages[i][0] {
-			pages++
-		}
-	}
-	if pages != 1 || len(m.pages) < 4 {
+	if pages := copied(m, next); pages != 1 || len(m.pages) < 4 {
 		t.Errorf("%d of %d pages were copied for one edit", pages, len(m.pages))
 	}
 	if d := Diff(Stack{m}, Stack{next}); len(d) != 1 || d[0].Name != "n7" {
 		t.Errorf("%v", d)
+	}
+}
+
+// copied counts the pages of a manifest that another one does not have.
+func copied(m, next *Manifest) (n int) {
+	for i, page := range next.pages {
+		if i >= len(m.pages) || &page[0] != &m.pages[i][0] {
+			n++
+		}
+	}
+	return n
+}
+
+// A manifest that grows moves a page's resources at most with each of them: at no size all.
+func TestGrowthIsGradual(t *testing.T) {
+	var m *Manifest
+	want := model{}
+	for i := range 9000 {
+		r := resource(fmt.Sprint("g", i), 0)
+		next := m.With([]*xds.Resource{r}, nil)
+		if want[r.Name] = r; m != nil && copied(m, next) > 3 {
+			t.Fatalf("the %dth resource copies %d of %d pages", i, copied(m, next), len(next.pages))
+		}
+		m = next
+	}
+	agree(t, "grown", m, want)
+	if n := len(m.pages); n != 9 {
+		t.Errorf("%d pages", n)
 	}
 }
