@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"navarch.io/navarch/push/pool"
+	securityv1 "istio.io/api/security/v1beta1"
+
 	"navarch.io/navarch/store/model"
 )
 
@@ -54,6 +54,44 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		}
 		return all
 	},
+	"one virtual service": func(t testing.TB, n int) []model.Record {
+		var http strings.Builder
+		for k := range 20 * n {
+			fmt.Fprintf(&http, "{match: [{uri: {prefix: /%d}}], route: [{destination: {host: s1.ns0.svc.cluster.local}}]}, ", k)
+		}
+		return []model.Record{rec(t, model.KindVirtualService, "ns0/attack", fmt.Sprintf("hosts: [s1.ns0.svc.cluster.local]\nhttp: [%s]", &http))}
+	},
+	"services of a workload": func(t testing.TB, n int) (all []model.Record) {
+		for i := range 4 {
+			var ports strings.Builder
+			for k := range n {
+				fmt.Fprintf(&ports, "{name: p%d, number: %d, protocol: PROTOCOL_HTTP}, ", k, 1000+n*i+k)
+			}
+			all = append(all, rec(t, model.KindService, fmt.Sprintf("ns0/attack%d", i),
+				fmt.Sprintf("hosts: [attack%d.ns0.svc.cluster.local]\nexportTo: ['*']\nselector: {app: attack}\nports: [%s]", i, &ports)))
+		}
+		return all
+	},
+	"policies of a workload": func(t testing.TB, n int) (all []model.Record) {
+		all = []model.Record{rec(t, model.KindService, "ns0/attack", "hosts: [attack.ns0.svc.cluster.local]\nexportTo: ['*']\nselector: {app: attack}\nports: "+
+			"[{name: a, number: 1000, protocol: PROTOCOL_HTTP}, {name: b, number: 1001, protocol: PROTOCOL_HTTP}, {name: c, number: 1002, protocol: PROTOCOL_HTTP}]")}
+		for i := range 4 * n {
+			all = append(all, security(t, model.KindAuthorizationPolicy, fmt.Sprintf("ns0/attack%d", i),
+				fmt.Sprintf("rules: [{to: [{operation: {paths: [/a%d, /b%d]}}]}]", i, i), &securityv1.AuthorizationPolicy{}))
+		}
+		return all
+	},
+	"endpoints of a host": func(t testing.TB, n int) (all []model.Record) {
+		for i := range 10 {
+			var endpoints []string
+			for k := range 20 * n {
+				endpoints = append(endpoints, fmt.Sprintf("10.%d.%d.%d v1", 100+i, k/250, 1+k%250))
+			}
+			all = append(all, eps(t, fmt.Sprintf("ns0/s1-attack%d", i), "{name: http, number: 8080}, {name: raw, number: 9000}", endpoints...))
+		}
+		return all
+	},
+	"service entries of TLS": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TLS") },
 	"service entries":        func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "HTTP") },
 	"service entries of TCP": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TCP") },
 }
@@ -81,41 +119,4 @@ func manyPatches(t testing.TB, n int, of, patch string) model.Record {
 		all.WriteString("{" + of + ", patch: {" + fmt.Sprintf(patch, i) + "}}, ")
 	}
 	return rec(t, model.KindEnvoyFilter, "ns0/attack", "configPatches: ["+all.String()+"]")
-}
-
-// BenchmarkAttack is the first join of a proxy of a tenant that attacks a mesh of 500 services, on a planner that has planned for another one.
-// longest-ms is the longest piece of it, and of the change that comes before.
-func BenchmarkAttack(b *testing.B) {
-	for name, attack := range attacks {
-		for _, n := range []int{25, 100, 250, 500} {
-			b.Run(fmt.Sprintf("%s/n=%d", strings.ReplaceAll(name, " ", "_"), n), func(b *testing.B) {
-				base := bigMesh(b, 500)
-				c := base.Apply(2, attack(b, n), nil)
-				var longest time.Duration
-				piece := func(f func(over func() bool)) {
-					began := time.Now()
-					f(func() bool { return time.Since(began) >= maxTurn })
-					longest = max(longest, time.Since(began))
-				}
-				b.ReportAllocs()
-				for range b.N {
-					b.StopTimer()
-					p := New(Settings{Pool: &pool.Pool{}, Snapshot: base})
-					p.Join(node("ns1", "a"))
-					p.Begin(c)
-					for more := true; more; {
-						piece(func(over func() bool) { more = p.Step(over) })
-					}
-					piece(func(func() bool) { p.End() })
-					b.StartTimer()
-					j := p.BeginJoin(node("ns0", "a"))
-					for more := true; more; {
-						piece(func(over func() bool) { more = j.Step(over) })
-					}
-					piece(func(func() bool) { j.End() })
-				}
-				b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
-			})
-		}
-	}
 }

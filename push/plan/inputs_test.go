@@ -84,7 +84,7 @@ func TestInputsCostWhatAnEditTouches(t *testing.T) {
 				planned int
 			}{
 				{"endpoint", work{endpoints: 4}, 30, 10},
-				{"virtualservice", work{routes: 10, hosts: 2}, 30, 70},
+				{"virtualservice", work{routes: 10, hosts: 2}, 30, 80},
 				{"rule", work{clusters: 2, listeners: reports}, 30, 110},
 				// The listeners of one namespace: one for each service's TCP port, that of HTTP, and both virtual ones.
 				{"telemetry", work{listeners: int64(services) + 3}, 3, 0},

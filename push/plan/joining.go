@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"navarch.io/navarch/push/plan/inbound"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
 )
@@ -8,11 +9,12 @@ import (
 // Joining is a proxy that joins, while the scope or the variant of its view is made.
 type Joining struct {
 	making
-	p     *Planner
-	node  view.Node
-	view  view.View
-	stale bool // what is made is for another view, or planned with what has changed as a whole
-	waits bool // for another join, when it was last asked to go on
+	p       *Planner
+	node    view.Node
+	view    view.View
+	inbound *inbound.Workload // made for the view, as the planner's input has it; nil: not made
+	stale   bool              // what is made is for another view, or planned with what has changed as a whole
+	waits   bool              // for another join, when it was last asked to go on
 }
 
 // BeginJoin starts to plan a proxy's view. Until End or Drop, everything else may be planned between two Steps.
@@ -64,7 +66,7 @@ func alike(of view.Scope) view.Scope {
 // drop ends what has begun, so that it may begin again.
 func (j *Joining) drop() {
 	j.making.drop()
-	if j.making, j.stale = (making{}), false; j.p.firsts[alike(j.view.Scope)] == j {
+	if j.making, j.inbound, j.stale = (making{}), nil, false; j.p.firsts[alike(j.view.Scope)] == j {
 		delete(j.p.firsts, alike(j.view.Scope))
 	}
 }
@@ -76,13 +78,41 @@ func (j *Joining) Lacks() bool { return j.p.lacks(j.p.viewOf(j.node)) }
 const fewHosts = 200
 
 // lacks says whether there is not yet what takes long to plan of a view.
-func (p *Planner) lacks(v view.View) bool {
+func (p *Planner) lacks(v view.View) bool { return p.lacksOutbound(v) || p.lacksInbound(v) }
+
+func (p *Planner) lacksOutbound(v view.View) bool {
 	s := p.scopes[v.Scope]
 	return s == nil || v.Inputs != (view.Inputs{}) && s.variants[v.Inputs] == nil && s.hosts.Len() >= p.fewHosts
 }
 
-// plan makes the scope, or a copy of the one that there is, with the variant.
+// lacksInbound says so of the workload: each of its ports has all policies.
+func (p *Planner) lacksInbound(v view.View) bool {
+	if p.workloads[v.Workload] != nil {
+		return false
+	}
+	ports := 1
+	for _, key := range v.Workload.Services.All() {
+		if r, ok := p.input.Get(key); ok {
+			ports += len(r.(*model.Service).Spec.GetPorts())
+		}
+	}
+	return ports*(1+v.Workload.Policies.Len()+v.Workload.Authentications.Len()) >= p.fewHosts
+}
+
+// plan makes the scope, or a copy of the one that there is, with the variant, and the workload.
 func (j *Joining) plan() {
+	if j.p.lacksOutbound(j.view) {
+		j.planOutbound()
+	}
+	for j.inbound == nil && j.p.lacksInbound(j.view) {
+		j.planInbound()
+		for _, d := range j.shadows {
+			j.work(d, func() {}) // follows what was planned meanwhile, during which the workload may become another
+		}
+	}
+}
+
+func (j *Joining) planOutbound() {
 	key := j.view.Scope
 	var d *shadow
 	if s := j.p.scopes[key]; s != nil {
@@ -95,13 +125,29 @@ func (j *Joining) plan() {
 	j.vary(d, j.view.Inputs)
 }
 
+// planInbound makes the workload, unless a change reaches it meanwhile.
+func (j *Joining) planInbound() {
+	began := len(j.since)
+	made := kinds[j.view.Workload.Kind].workload(j.p.input, j.view.Workload, j.pause)
+	for _, u := range j.since[began:] {
+		if u.dirt != nil && u.dirt.touches(made) {
+			return
+		}
+	}
+	j.inbound = made
+}
+
 // passed has the join follow a change that was planned, or has the join begin again.
 func (j *Joining) passed(rp *replan) {
 	if j.next == nil {
 		return
 	}
 	j.since = append(append(j.since, played{in: rp.in, dirt: rp.dirt}), rp.since...)
-	j.stale = j.stale || rp.everything || readsAny(j.view.Scope, rp.readers) || j.p.viewOf(j.node) != j.view || len(j.shadows) == 0
+	if j.inbound != nil && rp.touches(j.inbound) {
+		j.inbound = nil
+	}
+	j.stale = j.stale || rp.everything || readsAny(j.view.Scope, rp.readers) || j.p.viewOf(j.node) != j.view ||
+		len(j.shadows) == 0 && j.p.lacksOutbound(j.view)
 }
 
 // End joins, with what was made. It panics unless the last Step said that there is no more.
@@ -113,8 +159,14 @@ func (j *Joining) End() *Handle {
 	for key, d := range j.shadows {
 		p.graft(key, d)
 	}
-	made := j.making
-	defer p.sweep(&made)
+	made, wl := j.making, j.view.Workload
+	if p.workloads[wl] == nil && j.inbound != nil {
+		p.workloads[wl] = &workload{Workload: j.inbound}
+	}
+	defer func() {
+		p.sweep(&made)
+		p.sweepInbound(wl)
+	}()
 	j.Drop()
 	return p.Join(j.node)
 }

@@ -5,11 +5,13 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
 )
@@ -80,44 +82,64 @@ func TestJoinsInPieces(t *testing.T) {
 	}
 }
 
-// A piece makes little, whatever a tenant's configuration makes of a mesh: for a proxy that joins, and for one that is there when the configuration
-// comes.
+// made is what a piece makes: resources, and objects in memory.
+type made struct{ resources, objects int64 }
+
+// pieces plans a change, and then a proxy that joins, turn by turn of one piece each, and returns the largest piece.
+func pieces(p *Planner, shared *pool.Pool, c mirror.Change, n view.Node) (h *Handle, most made, count int) {
+	piece := func(f func()) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w := measure(shared, f)
+		runtime.ReadMemStats(&after)
+		most.resources = max(most.resources, w.clusters+w.endpoints+w.listeners+w.routes+w.hosts)
+		most.objects = max(most.objects, int64(after.Mallocs-before.Mallocs))
+		count++
+	}
+	always := func() bool { return true }
+	piece(func() { p.Begin(c) })
+	for more := true; more; {
+		piece(func() { more = p.Step(always) })
+	}
+	piece(func() { p.End() })
+	j := p.BeginJoin(n)
+	for more := true; more; {
+		piece(func() { more = j.Step(always) })
+	}
+	piece(func() { h = j.End() })
+	return h, most, count
+}
+
+// A piece makes little, whatever a tenant's configuration makes of a mesh, and however much there is of it: for a proxy that joins, and for one that is
+// there when the configuration comes. Of four times as many ports of four times as many hosts, or of as many subsets or patches, a piece may make five
+// times as much: single resources grow with them.
 func TestPiecesAreSmall(t *testing.T) {
+	const few, many = 6, 24
 	for name, attack := range attacks {
 		t.Run(name, func(t *testing.T) {
-			c := bigMesh(t, 20).Apply(2, attack(t, 12), nil)
-			always := func() bool { return true }
 			for _, there := range []bool{false, true} {
-				shared := &pool.Pool{}
-				p := New(Settings{Pool: shared, Snapshot: c.Old})
-				p.backgroundFrom = 50
-				p.Join(node("ns1", "a"))
-				var most, pieces int64
-				piece := func(f func()) {
-					w := measure(shared, f)
-					most, pieces = max(most, w.clusters+w.endpoints+w.listeners+w.routes+w.hosts), pieces+1
-				}
-				var h *Handle
-				if there {
-					h = p.Join(node("ns0", "a"))
-				}
-				piece(func() { p.Begin(c) })
-				for more := true; more; {
-					piece(func() { more = p.Step(always) })
-				}
-				piece(func() { p.End() })
-				if !there {
-					j := p.BeginJoin(node("ns0", "a"))
-					for more := true; more; {
-						piece(func() { more = j.Step(always) })
+				var objects [2]int64
+				for i, n := range []int{few, many} {
+					c := bigMesh(t, 20).Apply(2, attack(t, n), nil)
+					shared := &pool.Pool{}
+					p := New(Settings{Pool: shared, Snapshot: c.Old})
+					p.backgroundFrom, p.fewHosts = 0, 0
+					p.Join(node("ns1", "a"))
+					n := node("ns0", "a", "app=attack")
+					if there {
+						p.Join(n)
 					}
-					piece(func() { h = j.End() })
+					h, most, count := pieces(p, shared, c, n)
+					objects[i] = most.objects
+					if most.resources > 8 || count < 10 {
+						t.Errorf("already there: %v: one of %d pieces makes %d resources", there, count, most.resources)
+					}
+					if bad := p.Check(h); len(bad) > 0 {
+						t.Error(bad)
+					}
 				}
-				if most > 8 || pieces < 40 {
-					t.Errorf("already there: %v: one of %d pieces makes %d resources", there, pieces, most)
-				}
-				if bad := p.Check(h); len(bad) > 0 {
-					t.Error(bad)
+				if objects[1] > 5*objects[0] {
+					t.Errorf("already there: %v: the largest piece makes %d objects, and of an attack four times as large %d", there, objects[0], objects[1])
 				}
 			}
 		})

@@ -18,8 +18,8 @@ import (
 type kind struct {
 	// front makes the front of a scope, and its host table, without hosts. A Sidecar of nil means that none applies.
 	front func(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table)
-	// workload plans what the proxies serve to their own workload.
-	workload func(in *input.Input, key view.Workload) *inbound.Workload
+	// workload plans what the proxies serve to their own workload. rest is called between two resources.
+	workload func(in *input.Input, key view.Workload, rest func()) *inbound.Workload
 }
 
 // kinds has a row for each view.Kind.
@@ -34,7 +34,9 @@ var kinds = [...]kind{
 		front: func(in *input.Input, key view.Scope, _ *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table) {
 			return router.New(in, key, patches, to)
 		},
-		workload: inbound.Bootstrap,
+		workload: func(in *input.Input, key view.Workload, _ func()) *inbound.Workload {
+			return inbound.Bootstrap(in, key)
+		},
 	},
 	view.Proxyless: {
 		front: func(in *input.Input, key view.Scope, of *model.Sidecar, _ input.PatchSet, to *layer.Layer) (front.Front, *host.Table) {

@@ -114,7 +114,15 @@ func (m *making) fresh(p *Planner, key view.Scope, template *scope) *shadow {
 // vary makes the variant of a shadow for proxies with these inputs, unless it is there.
 func (m *making) vary(d *shadow, inputs view.Inputs) {
 	if inputs != (view.Inputs{}) && d.variants[inputs] == nil {
-		m.work(d, func() { d.variantOf(inputs, m.base, m.since[:d.done]) })
+		m.work(d, func() {
+			in, since := m.base, m.since[:d.done]
+			for i, u := range since {
+				if u.dirt != nil { // the shadow has followed that change
+					in, since = u.in, m.since[i+1:d.done]
+				}
+			}
+			d.variantOf(inputs, in, since)
+		})
 	}
 }
 
@@ -173,5 +181,12 @@ func (p *Planner) sweep(m *making) {
 				}
 			}
 		}
+	}
+}
+
+// sweepInbound drops a workload that was made and is not used.
+func (p *Planner) sweepInbound(key view.Workload) {
+	if wl := p.workloads[key]; wl != nil && wl.refs == 0 {
+		delete(p.workloads, key)
 	}
 }

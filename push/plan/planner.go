@@ -236,7 +236,7 @@ func (p *Planner) plan(v view.View) *planned {
 		pl.variant.refs++
 	}
 	if pl.workload = p.workloads[v.Workload]; pl.workload == nil {
-		pl.workload = &workload{Workload: kinds[v.Workload.Kind].workload(p.input, v.Workload)}
+		pl.workload = &workload{Workload: kinds[v.Workload.Kind].workload(p.input, v.Workload, func() {})}
 		p.workloads[v.Workload] = pl.workload
 	}
 	pl.workload.refs++

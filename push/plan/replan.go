@@ -3,6 +3,7 @@ package plan
 import (
 	"iter"
 
+	"navarch.io/navarch/push/plan/inbound"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/nametable"
 	"navarch.io/navarch/push/plan/secret"
@@ -74,9 +75,9 @@ func (c *change) weight() int {
 	return weight
 }
 
-// size is about how many hosts of one port have as many clusters and routes as a host has.
+// size is about how many hosts of one port have as many clusters, routes and endpoints as a host has.
 func (c *change) size(name string) int {
-	ports, subsets, routes := 0, 0, 0
+	ports, subsets, routes, endpoints := 0, 0, 0, 0
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range c.in.ByHost(kind, name) {
 			ports += len(r.(*model.Service).Spec.GetPorts())
@@ -88,8 +89,14 @@ func (c *change) size(name string) int {
 	for r := range c.in.ByHost(model.KindVirtualService, name) {
 		routes += len(r.(*model.VirtualService).Spec.GetHttp())
 	}
-	return ports*(1+subsets)/2 + routes/few
+	for r := range c.in.ByHost(model.KindEndpoints, name) {
+		endpoints += len(r.(*model.Endpoints).Spec.GetEndpoints())
+	}
+	return ports*(1+subsets) + routes/few + ports*endpoints/many
 }
+
+// many is how many endpoints cost about as much as a host.
+const many = 50
 
 // few is how many routes or patches cost about as much as a host.
 const few = 8
@@ -119,9 +126,9 @@ func (rp *replan) plan() {
 		}
 	}
 	for key, wl := range rp.p.workloads {
-		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports, rp.served) || wl.ReportsOtherwise(rp.reports, rp.hosts) {
-			next := &workload{kinds[key.Kind].workload(rp.in, key), wl.refs}
-			next.Succeed(&wl.Layer, rp.in.Sharing)
+		if rp.touches(wl.Workload) {
+			next := &workload{kinds[key.Kind].workload(rp.in, key, rp.pause), wl.refs}
+			next.Succeed(&wl.Layer, rp.in.Sharing, rp.pause)
 			rp.workloads[key] = next
 			rp.pause()
 		}
@@ -130,6 +137,11 @@ func (rp *replan) plan() {
 		rp.layersFor(rp.p.keys.View(rp.in.Snapshot, proved(rp.p.latest, h.Node)))
 		rp.pause()
 	}
+}
+
+// touches says whether a change reaches a workload.
+func (d *dirt) touches(wl *inbound.Workload) bool {
+	return d.everything || wl.Touched(d.readers, d.services, d.ports, d.served) || wl.ReportsOtherwise(d.reports, d.hosts)
 }
 
 // layersFor makes what a view lacks.
@@ -145,7 +157,7 @@ func (rp *replan) layersFor(v view.View) {
 		rp.vary(d, v.Inputs)
 	}
 	if rp.p.workloads[v.Workload] == nil && rp.workloads[v.Workload] == nil {
-		rp.workloads[v.Workload] = &workload{Workload: kinds[v.Workload.Kind].workload(rp.in, v.Workload)}
+		rp.workloads[v.Workload] = &workload{Workload: kinds[v.Workload.Kind].workload(rp.in, v.Workload, rp.pause)}
 	}
 }
 
@@ -190,7 +202,7 @@ func (rp *replan) copyOf(s *scope) *shadow {
 // again plans a scope from scratch, with its variants.
 func (rp *replan) again(s *scope) {
 	d := rp.fresh(rp.p, s.key, rp.template(s.key))
-	d.layer.Succeed(s.layer, rp.in.Sharing)
+	rp.work(d, func() { d.layer.Succeed(s.layer, rp.in.Sharing, rp.pause) })
 	d.names = make(map[string]*nametable.Table, len(s.names))
 	for network := range s.names {
 		d.names[network] = nametable.New(d.hosts, network)
@@ -198,7 +210,7 @@ func (rp *replan) again(s *scope) {
 	for inputs, old := range s.variants {
 		rp.vary(d, inputs)
 		v := d.variants[inputs]
-		v.Layer.Succeed(old.Layer, rp.in.Sharing)
+		rp.work(d, func() { v.Layer.Succeed(old.Layer, rp.in.Sharing, rp.pause) })
 		v.refs = old.refs
 	}
 }
@@ -246,9 +258,7 @@ func (p *Planner) End() []Moved {
 	rebound := p.rebind(rp.change)
 	p.sweep(&rp.making)
 	for key := range rp.workloads {
-		if wl := p.workloads[key]; wl != nil && wl.refs == 0 {
-			delete(p.workloads, key)
-		}
+		p.sweepInbound(key)
 	}
 	for j := range p.joining {
 		j.passed(rp)

@@ -93,18 +93,18 @@ func (s *scope) run(in *input.Input) {
 		s.rest()
 	}
 	for _, name := range names { // all hosts of the step are resolved
-		if !s.front.Host(name, s.step.hosts[name]) {
+		if !s.front.Host(name, s.step.hosts[name], s.rest) {
 			s.hosts.Forget(name)
 		}
 		s.rest()
 	}
 	for name, what := range s.step.members {
 		if s.hosts.Follow(name, what) && what.Has(input.LDS) {
-			s.front.Endpoints(s.hosts.Get(name))
+			s.front.Endpoints(s.hosts.Get(name), s.rest)
 		}
 		s.rest()
 	}
-	s.track(s.hosts.EndStep())
+	s.track(s.hosts.EndStep(s.rest))
 	s.front.Finish(s.rest)
 	for _, v := range s.variants {
 		s.runVariant(v)
@@ -112,7 +112,7 @@ func (s *scope) run(in *input.Input) {
 	s.front.Done()
 	s.hosts.Done()
 	s.planNames()
-	s.layer.Commit(in.Sharing)
+	s.layer.Commit(in.Sharing, s.rest)
 	if len(s.step.hosts) > 0 {
 		s.step.hosts = map[string]input.Types{}
 	}
@@ -130,7 +130,7 @@ func (s *scope) runVariant(v *variant) {
 		v.Follow(name, what)
 	}
 	s.front.Variant(v.Variation, false, s.rest)
-	v.Layer.Commit(s.in.Sharing)
+	v.Layer.Commit(s.in.Sharing, s.rest)
 }
 
 // track follows the hosts that a step may have brought or taken.
@@ -158,18 +158,11 @@ func (s *scope) securesOtherwise(in *input.Input, name string) bool {
 	return s.hosts.SecuresOtherwise(in, name)
 }
 
-// manyEdits are so many that a shadow commits them before its step is over: all of a large scope would be one long piece.
-const manyEdits = 20_000
-
 // rest lets others have their turn.
 func (s *scope) rest() {
-	if s.pause == nil {
-		return
+	if s.pause != nil {
+		s.pause()
 	}
-	if s.layer.Edits() >= manyEdits {
-		s.layer.Commit(s.in.Sharing)
-	}
-	s.pause()
 }
 
 // pauses has f called between two pieces of whatever is planned; nil: nothing is.
@@ -266,7 +259,7 @@ func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []played) *
 	}
 	s.read(now)
 	s.hosts.Done()
-	v.Layer.Commit(in.Sharing)
+	v.Layer.Commit(in.Sharing, s.rest)
 	s.variants[inputs] = v
 	return v
 }

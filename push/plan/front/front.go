@@ -24,9 +24,10 @@ type Front interface {
 	// Read has the front plan with another input from now on.
 	Read(in *input.Input)
 	// Host is called when a host may be another one than before, in what the types name. It says whether the front has anything of it.
-	Host(name string, what input.Types) (uses bool)
+	// rest is called between two pieces of that, where others may have their turn.
+	Host(name string, what input.Types, rest func()) (uses bool)
 	// Endpoints is called when nothing but the endpoints of a host differs.
-	Endpoints(h *host.Host)
+	Endpoints(h *host.Host, rest func())
 	// Report is called before Finish where what listeners report of their traffic may be something else than before.
 	Report()
 	// Finish plans what the hosts of the step have touched. rest is called between two pieces of that, where others may have their

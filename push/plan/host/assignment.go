@@ -1,8 +1,6 @@
 package host
 
 import (
-	"slices"
-
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -24,7 +22,7 @@ func (t *Table) planEndpoints(h *Host) {
 // assignmentsOf are the assignments of a host's clusters for proxies with certain inputs; those that are among the old ones are not
 // looked for in the pool.
 func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, found *[]input.Problem) []layer.Unit {
-	out := make([]layer.Unit, 0, len(h.clusters))
+	out, known := make([]layer.Unit, 0, len(h.clusters)), layer.ByName(old)
 	for _, c := range h.clusters {
 		if !c.assigned() {
 			continue
@@ -35,8 +33,8 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: t.balance(c.setting, inputs)}
 		spec.Horizon = t.horizon(spec.Members, c.tls, inputs)
 		spec.Plain, spec.AllPlain = t.plain(&c, spec.Members)
-		if i := slices.IndexFunc(old, func(u layer.Unit) bool { return u.Spec.(assignment).Decided() == spec }); i >= 0 {
-			out = append(out, old[i])
+		if u, is := known[spec.Cluster]; is && u.Spec.(assignment).Decided() == spec {
+			out = append(out, u)
 		} else if u, ok := t.in.Make(t.form.Assignment(spec), h.Service.Key, found); ok {
 			out = append(out, u)
 			t.rest()

@@ -195,10 +195,13 @@ func (t *Table) step(name string, was *Host) {
 }
 
 // EndStep ends a step: from now on its hosts are values. What is as it was stays the value that it was. It returns
-// the hosts that the step may have brought or taken.
-func (t *Table) EndStep() (renewed []string) {
+// the hosts that the step may have brought or taken. rest is called between two lots of hosts.
+func (t *Table) EndStep(rest func()) (renewed []string) {
+	const lot = 64
 	for name, was := range t.renewed {
-		renewed = append(renewed, name)
+		if renewed = append(renewed, name); len(renewed)%lot == 0 {
+			rest()
+		}
 		switch h := t.hosts.Get(name); {
 		case h == nil:
 		case was != nil && was.equal(h):

@@ -2,7 +2,6 @@ package host
 
 import (
 	"maps"
-	"slices"
 	"weak"
 
 	"navarch.io/navarch/push/plan/input"
@@ -169,19 +168,27 @@ func (v *Variation) show(name string, base, now *Host) {
 	if now == nil {
 		return
 	}
-	have, want := base.units(), now.units()
-	for _, u := range have {
-		named := func(w layer.Unit) bool { return w.Res.Type == u.Res.Type && w.Res.Name == u.Res.Name }
-		if !v.table.layer.Reserved(u.Res) && !slices.ContainsFunc(want, named) {
-			v.Layer.Hide(u.Res.Type, u.Res.Name)
-			v.hides[name] = append(v.hides[name], xds.Ref{Type: u.Res.Type, Name: u.Res.Name})
+	have, want := base.byRef(), now.byRef()
+	for ref, u := range have {
+		if _, is := want[ref]; !is && !v.table.layer.Reserved(u.Res) {
+			v.Layer.Hide(ref.Type, ref.Name)
+			v.hides[name] = append(v.hides[name], ref)
 		}
 	}
-	for _, u := range want {
-		if !v.table.layer.Reserved(u.Res) && !slices.Contains(have, u) {
+	for ref, u := range want {
+		if have[ref] != u && !v.table.layer.Reserved(u.Res) {
 			v.Layer.Put(u.Res)
 		}
 	}
+}
+
+// byRef has all resources of a host by what they are called.
+func (h *Host) byRef() map[xds.Ref]layer.Unit {
+	all := map[xds.Ref]layer.Unit{}
+	for _, u := range h.units() {
+		all[xds.Ref{Type: u.Res.Type, Name: u.Res.Name}] = u
+	}
+	return all
 }
 
 // units are all resources of a host; none of nil.

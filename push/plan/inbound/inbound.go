@@ -74,12 +74,13 @@ func Bootstrap(in *input.Input, key view.Workload) *Workload {
 	return wl
 }
 
-// Servers plans the workload of an application with gRPC's own xDS client from scratch.
-func Servers(in *input.Input, key view.Workload) *Workload {
+// Servers plans the workload of an application with gRPC's own xDS client from scratch. rest is called between two
+// resources.
+func Servers(in *input.Input, key view.Workload, rest func()) *Workload {
 	wl := read(in, key)
-	wl.planServers()
+	wl.planServers(rest)
 	wl.planExtensions()
-	wl.Commit(in.Sharing)
+	wl.Commit(in.Sharing, rest)
 	wl.in = nil
 	return wl
 }
@@ -100,8 +101,8 @@ func read(in *input.Input, key view.Workload) *Workload {
 	return wl
 }
 
-// New plans the workload of a sidecar from scratch.
-func New(in *input.Input, key view.Workload) *Workload {
+// New plans the workload of a sidecar from scratch. rest is called between two resources.
+func New(in *input.Input, key view.Workload, rest func()) *Workload {
 	wl := read(in, key)
 	wl.patches, wl.found = in.Patches(key.Filters)
 	wl.planBootstrap()
@@ -122,9 +123,10 @@ func New(in *input.Input, key view.Workload) *Workload {
 		}
 		p.cluster.Patches = wl.patches.Matching(func(f model.Patch) bool { return input.MergesCluster(f, side, p.Cluster, hosts...) })
 		wl.plan(p.cluster)
+		rest()
 	}
-	wl.planListeners(ports)
-	wl.Commit(in.Sharing)
+	wl.planListeners(ports, rest)
+	wl.Commit(in.Sharing, rest)
 	wl.in = nil // planned as a whole: nothing is read later, and no snapshot is held
 	return wl
 }
@@ -263,7 +265,7 @@ func (wl *Workload) connectionPool(of served, ingress int) (*networkingv1.Connec
 }
 
 // planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.
-func (wl *Workload) planListeners(ports []port) {
+func (wl *Workload) planListeners(ports []port, rest func()) {
 	n, asked := wl.in.InboundPort(), wl.authorizers()
 	v := listener.VirtualInbound{Port: n, Transparent: wl.key.Mode == view.TProxy,
 		Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked}
@@ -277,6 +279,7 @@ func (wl *Workload) planListeners(ports []port) {
 		if !wl.removesListener(name, p.Port) {
 			wl.plan(listener.Ingress{Common: wl.common(name, p.Port, p.Cluster), Name: name, Bind: p.bind, Also: strs.List(p.also...), Inner: p.InboundPort, Closed: wl.key.Closed,
 				Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked})
+			rest()
 		}
 	}
 	redirected = append(redirected, wl.unnamed()...) // behind those of services: of two for one port the first counts

@@ -17,7 +17,7 @@ import (
 var binds = []string{"0.0.0.0", "::", "127.0.0.1", "::1"}
 
 // planServers plans the listeners of a workload without a proxy, for each port that a service names.
-func (wl *Workload) planServers() {
+func (wl *Workload) planServers(rest func()) {
 	wl.found = append(wl.found, wl.in.NotPatched(wl.key.Filters)...)
 	wl.found = append(wl.found, proxyless.Problems(wl.policies.All())...)
 	closed := wl.key.Closed || wl.demandsTokens()
@@ -34,6 +34,7 @@ func (wl *Workload) planServers() {
 			}
 			for _, bind := range slices.Concat(binds, wl.key.Addresses.All()) {
 				wl.plan(proxyless.Server{Bind: bind, Port: p.Port, MTLS: mtls, Closed: closed, Policies: wl.policies, Mesh: wl.in.Meshes.Listener})
+				rest()
 			}
 		}
 	}

@@ -6,7 +6,8 @@ package layer
 
 import (
 	"maps"
-	"slices"
+
+	"github.com/cespare/xxhash/v2"
 
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/pool"
@@ -107,18 +108,34 @@ func (l *Layer) Drop(r *xds.Resource) {
 	}
 }
 
-// Replace puts one list of units in the place of another; both are short.
+// Replace puts one list of units in the place of another. Each has one unit of a name.
 func (l *Layer) Replace(old, now []Unit) {
-	for _, was := range old {
-		if !slices.ContainsFunc(now, func(u Unit) bool { return u.Res.Name == was.Res.Name }) {
-			l.Drop(was.Res)
+	for len(old) > 0 && len(now) > 0 && old[0].Res == now[0].Res { // mostly all are as they were
+		old, now = old[1:], now[1:]
+	}
+	was, is := ByName(old), ByName(now)
+	for _, u := range old {
+		if is[u.Res.Name].Res == nil {
+			l.Drop(u.Res)
 		}
 	}
 	for _, u := range now {
-		if !slices.ContainsFunc(old, func(was Unit) bool { return u.Res == was.Res }) {
+		if was[u.Res.Name].Res != u.Res {
 			l.Put(u.Res)
 		}
 	}
+}
+
+// ByName has units of one type by the names of their resources; nil for none.
+func ByName(units []Unit) map[string]Unit {
+	if len(units) == 0 {
+		return nil
+	}
+	all := make(map[string]Unit, len(units))
+	for _, u := range units {
+		all[u.Res.Name] = u
+	}
+	return all
 }
 
 func ref(r *xds.Resource) xds.Ref { return xds.Ref{Type: r.Type, Name: r.Name} }
@@ -130,53 +147,78 @@ func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 	l.puts[t][name] = r
 }
 
-// Edits counts the edits that are not in the manifests yet.
-func (l *Layer) Edits() (n int) {
-	for _, puts := range l.puts {
-		n += len(puts)
-	}
-	return n
-}
+// piece is how many edits, or names, are looked at between two rests.
+const piece = 1000
 
-// Commit moves the edits into the manifests; only buckets that differ are copied.
-func (l *Layer) Commit(x *Sharing) {
+// Commit moves the edits into the manifests; only buckets that differ are copied. rest is called between two pieces of
+// that: the manifests of a layer that nobody else sees yet may be incomplete meanwhile.
+func (l *Layer) Commit(x *Sharing, rest func()) {
 	for t, puts := range l.puts {
-		var changed []*xds.Resource
-		var gone []string
-		for name, r := range puts {
-			switch have := l.types[t].Get(name); {
-			case r == nil && have != nil:
-				gone = append(gone, name)
-			case r != have:
-				changed = append(changed, r)
+		for i, names := range inPieces(puts, rest) {
+			if i > 0 {
+				rest()
 			}
-		}
-		if len(changed)+len(gone) > 0 {
-			l.types[t] = x.with(l.types[t], changed, gone)
+			l.commit(xds.Type(t), names, x)
 		}
 		l.puts[t] = nil
 	}
 }
 
-// Succeed makes this layer, planned from scratch, share what it has in common with the one it replaces.
-func (l *Layer) Succeed(old *Layer, x *Sharing) {
-	for t := range l.types {
-		var changed []*xds.Resource
-		var gone []string
-		for r := range l.types[t].All() {
-			if old.types[t].Get(r.Name) != r {
-				changed = append(changed, r)
-			}
+// inPieces divides the names of edits by their hashes: equal sets of names, of whatever layers, are divided alike.
+func inPieces(puts map[string]*xds.Resource, rest func()) [][]string {
+	parts := make([][]string, (len(puts)+piece-1)/piece)
+	seen := 0
+	for name := range puts {
+		part := 0
+		if len(parts) > 1 {
+			part = int(xxhash.Sum64String(name) % uint64(len(parts)))
 		}
-		for r := range old.types[t].All() {
-			if l.types[t].Get(r.Name) == nil {
-				gone = append(gone, r.Name)
-			}
-		}
-		if len(changed)+len(gone) == 0 {
-			l.types[t] = old.types[t]
-		} else {
-			l.types[t] = x.with(old.types[t], changed, gone)
+		parts[part] = append(parts[part], name)
+		if seen++; seen%(8*piece) == 0 {
+			rest()
 		}
 	}
+	return parts
+}
+
+// commit moves the edits of some names of a type into its manifest.
+func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
+	var changed []*xds.Resource
+	var gone []string
+	for _, name := range names {
+		switch r, have := l.puts[t][name], l.types[t].Get(name); {
+		case r == nil && have != nil:
+			gone = append(gone, name)
+		case r != have:
+			changed = append(changed, r)
+		}
+	}
+	if len(changed)+len(gone) > 0 {
+		l.types[t] = x.with(l.types[t], changed, gone)
+	}
+}
+
+// Succeed makes this layer, planned from scratch, share what it has in common with the one it replaces. rest is called as
+// by Commit; the old layer may change meanwhile.
+func (l *Layer) Succeed(old *Layer, x *Sharing, rest func()) {
+	for t, was := range old.types { // a copy
+		seen := 0
+		count := func() {
+			if seen++; seen%piece == 0 {
+				rest()
+			}
+		}
+		for r := range l.types[t].All() {
+			if count(); was.Get(r.Name) != r {
+				l.set(xds.Type(t), r.Name, r)
+			}
+		}
+		for r := range was.All() {
+			if count(); l.types[t].Get(r.Name) == nil {
+				l.set(xds.Type(t), r.Name, nil)
+			}
+		}
+		l.types[t] = was
+	}
+	l.Commit(x, rest)
 }

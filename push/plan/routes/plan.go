@@ -23,7 +23,7 @@ func (t *Table) replan(name string, pause func()) {
 			pause()
 		}
 	}
-	t.plan(rc)
+	t.plan(rc, pause)
 	pause()
 }
 
@@ -62,16 +62,17 @@ func (t *Table) fragment(spec pool.FragmentSpec, blame model.Key, found *[]input
 }
 
 // plan plans one route configuration again from its virtual hosts.
-func (t *Table) plan(rc *routeConfig) {
+func (t *Table) plan(rc *routeConfig, pause func()) {
 	old := rc.Unit
 	rc.Unit = layer.Unit{}
 	if rc.users > 0 {
-		t.completeEntries(rc)
+		t.completeEntries(rc, pause)
 		hosts := t.pieces[:0]
 		for i := range rc.runs {
 			r := &rc.runs[i]
 			if r.stale {
 				r.frag, r.stale = join(rc.parts(r, nil)), false
+				pause()
 			}
 			if r.frag != nil {
 				hosts = append(hosts, r.frag)
@@ -101,7 +102,7 @@ func (t *Table) spec(rc *routeConfig, hosts []*xds.Fragment) route.Spec {
 }
 
 // completeEntries builds the fragments that were not needed while no listener asked for the route configuration.
-func (t *Table) completeEntries(rc *routeConfig) {
+func (t *Table) completeEntries(rc *routeConfig, pause func()) {
 	if rc.complete {
 		return
 	}
@@ -113,6 +114,7 @@ func (t *Table) completeEntries(rc *routeConfig) {
 			next.frag = t.fragment(en.spec, t.names.Blame(&en.VirtualHost), &found)
 			rc.hold(&next)
 			rc.runs.touch(en.ID)
+			pause()
 		}
 	}
 }

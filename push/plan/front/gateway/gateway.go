@@ -70,10 +70,10 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 func (f *Front) Read(in *input.Input) { f.In, f.routes.In = in, in }
 
 // Host implements front.Front: no listener depends on a host.
-func (f *Front) Host(string, input.Types) (uses bool) { return false }
+func (f *Front) Host(string, input.Types, func()) (uses bool) { return false }
 
 // Endpoints implements front.Front: no listener depends on endpoints.
-func (f *Front) Endpoints(*host.Host) {}
+func (f *Front) Endpoints(*host.Host, func()) {}
 
 // Report implements front.Front: no listener is planned that reports traffic.
 func (f *Front) Report() {}

@@ -92,7 +92,7 @@ func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 func (f *Front) Freeze() front.Frozen { return func(func(any)) {} }
 
 // Host implements front.Front. A host that only VirtualServices name is nothing that can be called: its name is nowhere to be found.
-func (f *Front) Host(name string, what input.Types) (uses bool) {
+func (f *Front) Host(name string, what input.Types, _ func()) (uses bool) {
 	if what.Has(input.LDS | input.RDS) {
 		f.step[name] = true
 		host.LongNames(name, f.key.Namespace, f.key.Domain, func(long string) { f.step[long] = true }) // short names give way to full ones
@@ -101,7 +101,7 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 }
 
 // Endpoints implements front.Front: nothing here depends on them.
-func (f *Front) Endpoints(*host.Host) {}
+func (f *Front) Endpoints(*host.Host, func()) {}
 
 // Report implements front.Front: applications without a proxy report their traffic as they like.
 func (f *Front) Report() {}

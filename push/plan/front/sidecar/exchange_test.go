@@ -27,9 +27,9 @@ func TestExchangeMarksWhatDiffers(t *testing.T) {
 		"twice at once": {nil, at("a", "a"), []string{"a_80"}, map[string]int{"a_80": 2}},
 	} {
 		ls := newListeners(&scope{own: &editor{}})
-		ls.exchange("host", nil, c.was)
+		ls.exchange("host", nil, c.was, func() {})
 		clear(ls.changed)
-		ls.exchange("host", c.was, c.now)
+		ls.exchange("host", c.was, c.now, func() {})
 		if got := slices.Sorted(maps.Keys(ls.changed)); !slices.Equal(got, c.changed) {
 			t.Errorf("%s: planned again are %v, want %v", name, got, c.changed)
 		}

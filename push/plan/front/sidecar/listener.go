@@ -114,21 +114,23 @@ func (ls *listeners) touch(all []traffic) {
 
 // exchange replaces what a host brought by what it brings now. Listeners to which it brings the same are left alone: a
 // headless service has one for each endpoint.
-func (ls *listeners) exchange(host string, was, now []traffic) {
+func (ls *listeners) exchange(host string, was, now []traffic, rest func()) {
 	more := make(map[traffic]int, len(now))
 	for _, t := range now {
 		more[t]++
 	}
-	for _, t := range was {
+	for i, t := range was {
 		if more[t]--; more[t] < 0 {
 			ls.bring(host, t, -1)
 		}
+		between(i, rest)
 	}
-	for _, t := range now {
+	for i, t := range now {
 		if more[t] > 0 {
 			ls.bring(host, t, 1)
 			more[t]--
 		}
+		between(i, rest)
 	}
 }
 

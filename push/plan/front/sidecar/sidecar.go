@@ -113,27 +113,27 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 }
 
 // Host implements front.Front.
-func (f *Front) Host(name string, what input.Types) (uses bool) {
+func (f *Front) Host(name string, what input.Types, rest func()) (uses bool) {
 	h, now := f.hosts.Get(name), f.contributionOf(name)
 	if f.reports.hosts[name] && what.Has(input.CDS) {
 		f.Report()
 	}
 	if what.Has(input.LDS) {
-		f.planTraffic(h, &now)
+		f.planTraffic(h, &now, rest)
 		f.listeners.touch(now.traffic)
 	}
 	if what.Has(input.RDS) {
-		now.routes = f.planEntries(h, now.routes)
+		now.routes = f.planEntries(h, now.routes, rest)
 	}
 	f.contribute(name, now)
 	return len(now.traffic)+len(now.routes) > 0
 }
 
 // Endpoints implements front.Front: a headless service has a listener at each address of its endpoints.
-func (f *Front) Endpoints(h *host.Host) {
+func (f *Front) Endpoints(h *host.Host, rest func()) {
 	if h.Service.Spec.GetHeadless() {
 		now := f.contributionOf(h.Name)
-		f.planTraffic(h, &now)
+		f.planTraffic(h, &now, rest)
 		f.contribute(h.Name, now)
 	}
 }
@@ -164,30 +164,41 @@ func (f *Front) contribute(name string, now contribution) {
 }
 
 // planTraffic brings a host's traffic to listeners in place of what it brought before.
-func (f *Front) planTraffic(h *host.Host, c *contribution) {
+func (f *Front) planTraffic(h *host.Host, c *contribution, rest func()) {
 	now, reads, found := f.trafficOf(h, f.hosts.Plain())
 	f.problems.Set("host "+h.Name, found)
 	c.reads = view.Reads{}.With(reads).Labels
 	if slices.Equal(c.traffic, now) {
 		return
 	}
-	f.listeners.exchange(h.Name, c.traffic, now)
+	f.listeners.exchange(h.Name, c.traffic, now, rest)
 	c.traffic = now
+}
+
+// between calls rest after every sixteenth listener or route configuration that a host takes part in. The first host of
+// a step that changes a listener or a route configuration copies it.
+func between(i int, rest func()) {
+	if i%16 == 15 {
+		rest()
+	}
 }
 
 // planEntries enters a host into its route configurations, removes it from the others among old, and returns the
 // former.
-func (f *Front) planEntries(h *host.Host, old []routeKey) []routeKey {
+func (f *Front) planEntries(h *host.Host, old []routeKey, rest func()) []routeKey {
 	hosts := f.virtualHostsOf(h)
-	for _, key := range old {
+	for i, key := range old {
 		if _, still := hosts[key]; !still {
 			f.routes.Leave(key.config(), key.id(h.Name))
 		}
+		between(i, rest)
 	}
-	for key, vh := range hosts {
-		f.routes.Enter(key.config(), vh)
+	now := slices.SortedFunc(maps.Keys(hosts), routeKey.compare)
+	for i, key := range now {
+		f.routes.Enter(key.config(), hosts[key])
+		between(i, rest)
 	}
-	return slices.SortedFunc(maps.Keys(hosts), routeKey.compare)
+	return now
 }
 
 // Finish implements front.Front.

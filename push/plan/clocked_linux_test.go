@@ -1,0 +1,126 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// clocked measures the pieces of a plan by the processor time of its thread, which other processes do not change. The names of the longest ones are where
+// they begin and end.
+type clocked struct {
+	phase   string
+	from    []uintptr // where the last piece ended
+	began   time.Duration
+	longest map[string]time.Duration
+}
+
+// noted is how long a piece has to be to be named.
+const noted = 3 * time.Millisecond
+
+func processorTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// over ends a piece: each turn has one.
+func (c *clocked) over() bool {
+	took := processorTime() - c.began
+	here := make([]uintptr, 40)
+	here = here[:runtime.Callers(2, here)]
+	if took >= noted {
+		name := c.phase + ": " + callers(c.from) + " to " + callers(here)
+		c.longest[name] = max(c.longest[name], took)
+	}
+	c.from, c.began = here, processorTime()
+	return true
+}
+
+// callers names the innermost functions of the plan on a stack.
+func callers(stack []uintptr) string {
+	var names []string
+	for frames, more := runtime.CallersFrames(stack), true; more && len(names) < 4; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		name := f.Function[strings.LastIndex(f.Function, "/")+1:]
+		passes := strings.Contains(name, "clocked") || strings.HasSuffix(name, ".pause") || strings.HasSuffix(name, ".rest")
+		if strings.Contains(f.Function, "/push/plan") && !passes {
+			names = append(names, fmt.Sprintf("%s:%d", name, f.Line))
+		}
+	}
+	return strings.Join(names, " < ")
+}
+
+// change plans a change, and join a proxy that joins.
+func (c *clocked) change(phase string, p *Planner, ch mirror.Change) {
+	c.phase, c.began = phase, processorTime()
+	p.Begin(ch)
+	for c.over(); p.Step(c.over); {
+	}
+	c.over()
+	p.End()
+	c.over()
+}
+
+func (c *clocked) join(phase string, p *Planner, namespace string) {
+	c.phase, c.began = phase, processorTime()
+	j := p.BeginJoin(node(namespace, "a", "app=attack"))
+	for j.Step(c.over) {
+	}
+	c.over()
+	j.End()
+	c.over()
+}
+
+// BenchmarkAttack is what attacks of a tenant cost a mesh of 500 services: the change is planned for a proxy of another namespace, then one of the
+// tenant's joins, then one record is edited, then all are deleted. longest-ms is the longest piece; those that are long are logged by name.
+func BenchmarkAttack(b *testing.B) {
+	for _, name := range slices.Sorted(maps.Keys(attacks)) {
+		for _, n := range []int{25, 100, 250, 500} {
+			b.Run(fmt.Sprintf("%s/n=%d", strings.ReplaceAll(name, " ", "_"), n), func(b *testing.B) {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				base, records, less := bigMesh(b, 500), attacks[name](b, n), attacks[name](b, n-1)
+				var keys []model.Key
+				for _, r := range records {
+					keys = append(keys, r.Meta().Key)
+				}
+				came := base.Apply(2, records, nil)
+				edited := came.New.Apply(3, less[:1], nil)
+				gone := edited.New.Apply(4, nil, keys)
+				c := &clocked{longest: map[string]time.Duration{}}
+				b.ReportAllocs()
+				for b.Loop() {
+					p := New(Settings{Pool: &pool.Pool{}, Snapshot: base})
+					p.Join(node("ns1", "a"))
+					c.change("change", p, came)
+					c.join("join", p, "ns0")
+					c.change("edit", p, edited)
+					c.change("deletion", p, gone)
+				}
+				names := slices.SortedFunc(maps.Keys(c.longest), func(x, y string) int { return int(c.longest[y] - c.longest[x]) })
+				longest := time.Duration(0)
+				for i, name := range names[:min(5, len(names))] {
+					if i == 0 {
+						longest = c.longest[name]
+					}
+					b.Logf("%v %s", c.longest[name].Round(time.Millisecond/10), name)
+				}
+				b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
+			})
+		}
+	}
+}
