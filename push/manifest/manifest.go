@@ -17,8 +17,8 @@ import (
 
 // Manifest is an immutable set of resources of one type by name. A manifest made from another shares all pages and
 // buckets that hold no difference, so an edit of one resource costs one bucket and one page however many there are, and
-// comparing the two costs the same. A manifest that grows splits one page after the other, each for as many resources as
-// a page holds, so that no edit moves all of them. The nil Manifest is empty.
+// comparing the two costs the same. A manifest that grows splits one page for each page of new resources: no edit moves
+// all of them. The nil Manifest is empty.
 type Manifest struct {
 	pages  []page // all of one length, pageSize where there are several
 	size   int
@@ -43,7 +43,7 @@ const (
 // place is a bucket's place.
 type place struct{ page, bucket int }
 
-// place is where a name belongs.
+// place returns the place of a name's bucket.
 func (m *Manifest) place(name string) place {
 	h := xxhash.Sum64String(name)
 	return place{pageOf(h, len(m.pages)), int(h & uint64(len(m.pages[0])-1))}

@@ -59,7 +59,8 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		for k := range 20 * n {
 			fmt.Fprintf(&http, "{match: [{uri: {prefix: /%d}}], route: [{destination: {host: s1.ns0.svc.cluster.local}}]}, ", k)
 		}
-		return []model.Record{rec(t, model.KindVirtualService, "ns0/attack", fmt.Sprintf("hosts: [s1.ns0.svc.cluster.local]\nhttp: [%s]", &http))}
+		text := fmt.Sprintf("hosts: [s1.ns0.svc.cluster.local]\nhttp: [%s]", &http)
+		return []model.Record{rec(t, model.KindVirtualService, "ns0/attack", text)}
 	},
 	"services of a workload": func(t testing.TB, n int) (all []model.Record) {
 		for i := range 4 {
@@ -67,14 +68,13 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 			for k := range n {
 				fmt.Fprintf(&ports, "{name: p%d, number: %d, protocol: PROTOCOL_HTTP}, ", k, 1000+n*i+k)
 			}
-			all = append(all, rec(t, model.KindService, fmt.Sprintf("ns0/attack%d", i),
-				fmt.Sprintf("hosts: [attack%d.ns0.svc.cluster.local]\nexportTo: ['*']\nselector: {app: attack}\nports: [%s]", i, &ports)))
+			all = append(all, workloadService(t, fmt.Sprintf("attack%d", i), ports.String()))
 		}
 		return all
 	},
 	"policies of a workload": func(t testing.TB, n int) (all []model.Record) {
-		all = []model.Record{rec(t, model.KindService, "ns0/attack", "hosts: [attack.ns0.svc.cluster.local]\nexportTo: ['*']\nselector: {app: attack}\nports: "+
-			"[{name: a, number: 1000, protocol: PROTOCOL_HTTP}, {name: b, number: 1001, protocol: PROTOCOL_HTTP}, {name: c, number: 1002, protocol: PROTOCOL_HTTP}]")}
+		all = append(all, workloadService(t, "attack", `{name: a, number: 1000, protocol: PROTOCOL_HTTP},
+			{name: b, number: 1001, protocol: PROTOCOL_HTTP}, {name: c, number: 1002, protocol: PROTOCOL_HTTP}`))
 		for i := range 4 * n {
 			all = append(all, security(t, model.KindAuthorizationPolicy, fmt.Sprintf("ns0/attack%d", i),
 				fmt.Sprintf("rules: [{to: [{operation: {paths: [/a%d, /b%d]}}]}]", i, i), &securityv1.AuthorizationPolicy{}))
@@ -87,13 +87,20 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 			for k := range 20 * n {
 				endpoints = append(endpoints, fmt.Sprintf("10.%d.%d.%d v1", 100+i, k/250, 1+k%250))
 			}
-			all = append(all, eps(t, fmt.Sprintf("ns0/s1-attack%d", i), "{name: http, number: 8080}, {name: raw, number: 9000}", endpoints...))
+			ports := "{name: http, number: 8080}, {name: raw, number: 9000}"
+			all = append(all, eps(t, fmt.Sprintf("ns0/s1-attack%d", i), ports, endpoints...))
 		}
 		return all
 	},
 	"service entries of TLS": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TLS") },
 	"service entries":        func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "HTTP") },
 	"service entries of TCP": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TCP") },
+}
+
+// workloadService is a Service of the tenant's own workload.
+func workloadService(t testing.TB, name, ports string) model.Record {
+	return rec(t, model.KindService, "ns0/"+name,
+		fmt.Sprintf("hosts: [%s.ns0.svc.cluster.local]\nexportTo: ['*']\nselector: {app: attack}\nports: [%s]", name, ports))
 }
 
 // entriesOf are five ServiceEntries of 256 hosts, or fewer where there are few ports.

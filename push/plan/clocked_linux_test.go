@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// clocked measures the pieces of a plan by the processor time of its thread, which other processes do not change. The names of the longest ones are where
-// they begin and end.
+// clocked measures the pieces of a plan by the processor time of its thread, which other processes do not change. Long
+// pieces are named by the functions in which they begin and end.
 type clocked struct {
 	phase   string
 	from    []uintptr // where the last piece ended
@@ -25,7 +25,7 @@ type clocked struct {
 	longest map[string]time.Duration
 }
 
-// noted is how long a piece has to be to be named.
+// noted is the least length of a piece that is named.
 const noted = 3 * time.Millisecond
 
 func processorTime() time.Duration {
@@ -85,8 +85,9 @@ func (c *clocked) join(phase string, p *Planner, namespace string) {
 	c.over()
 }
 
-// BenchmarkAttack is what attacks of a tenant cost a mesh of 500 services: the change is planned for a proxy of another namespace, then one of the
-// tenant's joins, then one record is edited, then all are deleted. longest-ms is the longest piece; those that are long are logged by name.
+// BenchmarkAttack plans attacks of a tenant in a mesh of 500 services: the change for a proxy of another namespace, then
+// a join of the tenant's own proxy, an edit of one record, and the deletion of all. longest-ms is the longest piece. Long
+// pieces are logged by name.
 func BenchmarkAttack(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		for _, n := range []int{25, 100, 250, 500} {

@@ -82,7 +82,7 @@ func TestJoinsInPieces(t *testing.T) {
 	}
 }
 
-// made is what a piece makes: resources, and objects in memory.
+// made counts the resources, and the objects in memory, that a piece makes.
 type made struct{ resources, objects int64 }
 
 // pieces plans a change, and then a proxy that joins, turn by turn of one piece each, and returns the largest piece.
@@ -110,9 +110,9 @@ func pieces(p *Planner, shared *pool.Pool, c mirror.Change, n view.Node) (h *Han
 	return h, most, count
 }
 
-// A piece makes little, whatever a tenant's configuration makes of a mesh, and however much there is of it: for a proxy that joins, and for one that is
-// there when the configuration comes. Of four times as many ports of four times as many hosts, or of as many subsets or patches, a piece may make five
-// times as much: single resources grow with them.
+// A piece makes little, whatever a tenant's configuration makes of a mesh, and however much there is of it: for a proxy
+// that joins, and for one that is there when the configuration comes. An attack that is four times as large has up to
+// sixteen times as many resources. A single resource, and so a piece, grows by four.
 func TestPiecesAreSmall(t *testing.T) {
 	const few, many = 6, 24
 	for name, attack := range attacks {
@@ -139,7 +139,7 @@ func TestPiecesAreSmall(t *testing.T) {
 					}
 				}
 				if objects[1] > 5*objects[0] {
-					t.Errorf("already there: %v: the largest piece makes %d objects, and of an attack four times as large %d", there, objects[0], objects[1])
+					t.Errorf("already there: %v: a piece makes %d objects, and of an attack four times as large %d", there, objects[0], objects[1])
 				}
 			}
 		})

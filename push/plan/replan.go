@@ -95,7 +95,7 @@ func (c *change) size(name string) int {
 	return ports*(1+subsets) + routes/few + ports*endpoints/many
 }
 
-// many is how many endpoints cost about as much as a host.
+// many endpoints cost about as much as a host.
 const many = 50
 
 // few is how many routes or patches cost about as much as a host.

@@ -147,7 +147,7 @@ func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 	l.puts[t][name] = r
 }
 
-// piece is how many edits, or names, are looked at between two rests.
+// piece counts the edits, or names, between two rests.
 const piece = 1000
 
 // Commit moves the edits into the manifests; only buckets that differ are copied. rest is called between two pieces of
@@ -198,8 +198,8 @@ func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
 	}
 }
 
-// Succeed makes this layer, planned from scratch, share what it has in common with the one it replaces. rest is called as
-// by Commit; the old layer may change meanwhile.
+// Succeed makes this layer, planned from scratch, share what it has in common with the one it replaces. Commit says
+// when rest is called. The old layer may change meanwhile.
 func (l *Layer) Succeed(old *Layer, x *Sharing, rest func()) {
 	for t, was := range old.types { // a copy
 		seen := 0
