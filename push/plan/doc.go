@@ -17,7 +17,7 @@
 //
 // # One join
 //
-// A proxy whose view is planned has it at once. Else the scope or the variant is made in pieces, while the loop serves everybody else
+// A proxy whose view is planned has it at once. Else what the view lacks is made in pieces, while the loop serves everybody else
 // (making.go, joining.go; joins.go has the proxies that wait for it, by namespace).
 //
 // # Why it is so
@@ -26,10 +26,11 @@
 // scope would gain nothing.
 //
 // Long work is planned cluster by cluster and host by host on shadows of the scopes (making.go): a change of much
-// configuration (replan.go), and the scope or the variant of a proxy that joins (joining.go). Every 5 ms the endpoints
-// that changed have their turn, on the scopes and on the shadows. At the end of a change its shadows replace the
-// scopes all at once, and proxies that join wait for that end. During a join everything else goes on: changes, and
-// joins of others, with the namespaces in turn. navarch_plan_piece_seconds has the lengths of the pieces.
+// configuration (replan.go), and the scope, the variant or the inbound side of a proxy that joins (joining.go).
+// Every 5 ms the endpoints that changed have their turn, on the scopes and on the shadows. At the end of a change
+// its shadows replace the scopes all at once, and proxies that join wait for that end. During a join everything
+// else goes on: changes, and joins of others, with the namespaces in turn. navarch_plan_piece_seconds has the
+// lengths of the pieces.
 //
 // Scopes that differ in the namespace alone are cloned from one another (clone.go). In the clone, all records of one
 // of the two namespaces, and all that name one, count as edited, so the table of effects says what to plan again. A

@@ -21,10 +21,11 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) bool {
 	if !ok {
 		return false
 	}
-	if c, ok = l.accepted(c); !ok {
-		return true
-	}
-	l.follow(c)
+	l.piece(func() {
+		if c, ok = l.accepted(c); ok {
+			l.follow(c)
+		}
+	})
 	return true
 }
 
