@@ -231,6 +231,7 @@ func SourceObject(key model.Key) object.ID {
 		if key.Namespace == "" {
 			id.Kind = "ClusterRoleBinding"
 		}
+	default: // the object has the record's namespace and name
 	}
 	return id
 }
