@@ -74,8 +74,7 @@ func known(t *testing.T) map[string][]string {
 		}
 		var texts []string
 		for _, arg := range call.Args {
-			if l, is := arg.(*ast.BasicLit); is {
-				text, _ := strconv.Unquote(l.Value) // a literal of a file that compiles
+			if text := textOf(arg); text != "" {
 				texts = append(texts, text)
 			}
 		}
@@ -96,4 +95,16 @@ func known(t *testing.T) map[string][]string {
 		t.Errorf("%d metrics are known", len(all))
 	}
 	return all
+}
+
+// textOf returns the string of a literal, or of literals that are joined by +; empty: it is neither.
+func textOf(e ast.Expr) string {
+	switch x := e.(type) {
+	case *ast.BasicLit:
+		text, _ := strconv.Unquote(x.Value) // a literal of a file that compiles
+		return text
+	case *ast.BinaryExpr:
+		return textOf(x.X) + textOf(x.Y)
+	}
+	return ""
 }

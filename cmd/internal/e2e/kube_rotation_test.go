@@ -198,6 +198,11 @@ func (l *injected) made(t *testing.T, more int) {
 func TestKubePodsWhileRootsRotate(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
 	kubeconfig, etcd, kek := rights.Documented(t, c), kvtest.Start(t), "--kek=file:"+filepath.Join(t.TempDir(), "kek")
+	c.Kubectl(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: tags}, rules: [{apiGroups: [admissionregistration.k8s.io],
+  resources: [mutatingwebhookconfigurations], resourceNames: [istio-revision-tag-`+tagged+`], verbs: [get, update]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: tags}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tags},
+  subjects: [{kind: ServiceAccount, namespace: istio-system, name: navarchd}]}`, "apply", "-f", "-")
 	store := "--etcd-endpoints=" + etcd.Endpoint()
 	all := []string{"--kubeconfig", kubeconfig, store, kek}
 	ingest := append(all, "--roles=ingest", "--leader-lease=2s")
