@@ -74,7 +74,8 @@ func (a *Agent) request() *x509.CertificateRequest {
 	return &x509.CertificateRequest{URIs: []*url.URL{a.cfg.Name.URL()}}
 }
 
-// read parses a response: the chain, and the root bundle as the last element.
+// read parses and verifies a response, whose last element is the root bundle. The leaf must be for key, name one URI, be
+// valid now and chain to the roots.
 func read(answer []string, key *ecdsa.PrivateKey) (*Identity, []*x509.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, nil, fmt.Errorf("%d elements, want a certificate, its issuers, and the root bundle", len(answer))
@@ -124,7 +125,7 @@ func encode(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// parseCertificates parses PEM that consists of at least one certificate and nothing else.
+// parseCertificates parses PEM with at least one certificate and no other blocks. Text after the last block is an error.
 func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {

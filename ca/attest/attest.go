@@ -60,7 +60,7 @@ func (c Caller) Origin() issue.Origin {
 }
 
 // Credential distinguishes the credentials of one identity. A token and all certificates that go back to it have the
-// same value. Empty: unknown.
+// same value. With a Pod the value is the Pod's, so all tokens of one Pod share it. Empty: unknown.
 func (c Caller) Credential() string {
 	if c.Pod != "" {
 		return strings.TrimSuffix(c.Pod+"/"+c.PodUID, "/")

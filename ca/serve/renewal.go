@@ -30,8 +30,9 @@ type Renewals struct {
 // ending is the remaining time of a machine's renewals at which operators are warned.
 const ending = 14 * 24 * time.Hour
 
-// proven returns when a token last proved the caller's identity: now, or the time in the shown certificate. An error
-// means that this was too long ago.
+// proven returns when a token last proved the caller's identity: now, or the time in the shown certificate; zero:
+// unknown. Unauthenticated: the bound has passed, or the certificate does not state the time, and no valid token of the
+// same identity came with it.
 func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error) {
 	now := s.cfg.Now()
 	if c.By != attest.ByCertificate {

@@ -42,8 +42,9 @@ type places struct {
 	sds     string // the socket of certificates; empty: none
 }
 
-// bootstrap draws Envoy's start-up configuration, as JSON: who it is, its admin address, one way to everything else (delta
-// ADS over the relay's socket), and the page of its metrics.
+// bootstrap renders Envoy's start-up configuration as JSON: node, admin address, delta ADS over the relay's socket, SDS
+// over a second socket (if set) and the metrics listener (if set). Errors: a node that does not marshal, or an address
+// that is not IP:port.
 func bootstrap(id *identity, at places) ([]byte, error) {
 	node, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(id.node)
 	if err != nil {

@@ -112,8 +112,9 @@ func (s *State) released(cluster string) bool {
 	return true
 }
 
-// drained reports whether the client has acknowledged all resources of a type that it requested, and holds no other
-// version that names the given cluster or route.
+// drained reports whether the client has acknowledged all resources of a type that it requested, and holds no older
+// version that names the given cluster or route. Without a subscription it is true, unless the client resumes (claims)
+// and EndResume was not called.
 func (s *State) drained(t xds.Type, named string) bool {
 	if !s.types[t].subscribed {
 		return s.resumeOver || !s.claims

@@ -46,7 +46,7 @@ type Member struct {
 	leavingRecorded chan struct{}
 }
 
-// New validates the configuration. The error names a field that is missing or out of range.
+// New validates the configuration. The error names the invalid field; Store, Streams, Revision and Ring share one error.
 func New(cfg Config) (*Member, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 10 * time.Second

@@ -24,14 +24,15 @@ type LeaderConfig struct {
 	Store *kv.Store
 	Wrote func(next *ring.Ring, moved int) // called after a ring was written; nil: not called
 	// Alone is the name of the only replica that can exist when Lead begins, because its process has just started the
-	// embedded etcd in a locked directory. Empty: there may be others. Other replicas' records and shards are then
-	// removed at once instead of when their leases end. Replicas that come later are normal.
+	// embedded etcd in a locked directory. Then other replicas' records and shards are removed at once instead of when
+	// their leases end. Replicas that come later are normal. Empty: there may be others.
 	Alone string
 	Log   *slog.Logger // nil: slog's default
 }
 
 // Lead writes the ring for one epoch. It follows the fleet, and writes under the epoch's fence. It returns
-// kv.ErrDeposed when another leads, otherwise when ctx ends. A new epoch starts from the stored ring.
+// an error that wraps kv.ErrDeposed when another process leads, ctx's error when ctx ends, and errors of following the
+// fleet and the ring. A new epoch starts from the stored ring.
 func Lead(ctx context.Context, epoch kv.Epoch, cfg LeaderConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

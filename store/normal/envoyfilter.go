@@ -120,7 +120,7 @@ func checkOperation(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfi
 	}
 }
 
-// checkPatchMatch holds that the match is about the kind of thing that the patch applies to.
+// checkPatchMatch checks that proxyVersion compiles, and that the match is of the kind that applyTo needs.
 func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
 	m := p.Match
 	if expr := m.GetProxy().GetProxyVersion(); expr != "" {
@@ -134,7 +134,7 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 	want := ""
 	switch p.ApplyTo {
 	case networkingv1.EnvoyFilter_LISTENER_FILTER, networkingv1.EnvoyFilter_BOOTSTRAP, networkingv1.EnvoyFilter_EXTENSION_CONFIG:
-		// Istio admits any match of these
+		// Istio accepts any match for these
 		if p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER || m.GetListener() == nil {
 			r.warnf(problem.NoEffect, at+".match", "applyTo %v is matched by no such thing: the patch applies as if none were stated", p.ApplyTo)
 		}

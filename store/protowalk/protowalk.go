@@ -1,8 +1,8 @@
 // Package protowalk reads encoded protobuf messages field by field, without decoding them into objects: for messages
 // that are long or untrusted, or of which one field is needed.
 //
-// Two packages have readers of their own, because their input is not contiguous: shard/relay walks the buffers of gRPC,
-// and loadtest/proxy reads fields of which only a part has arrived.
+// Two packages read input that is not contiguous, and have readers for it: shard/relay walks the buffers of gRPC, and
+// loadtest/proxy reads fields of which only a part has arrived.
 //
 // Owns: nothing; results are parts of the input. Reads: google.golang.org/protobuf/encoding/protowire. Never: a schema.
 //

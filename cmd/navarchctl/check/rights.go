@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/admit/inject"
 )
 
-// rule is a rule of deploy/docs/kubernetes.md, Rights, and the roles of navarchd that need it. optional: some
-// configurations work without it.
+// rule is a rule of deploy/docs/kubernetes.md, Rights, and the roles of navarchd that need it. optional names
+// the only feature that needs the rule; empty: always required.
 type rule struct {
 	rbacv1.PolicyRule
 	roles    []string
@@ -132,7 +132,7 @@ func (q question) String() string {
 	return text
 }
 
-// questions returns the rights of rules in a namespace; empty: in all namespaces.
+// questions returns the rights that any of roles needs, in a namespace; empty: in the whole cluster.
 func questions(rules []rule, namespace string, roles []string) (all []question) {
 	for _, of := range rules {
 		if !slices.ContainsFunc(of.roles, func(role string) bool { return slices.Contains(roles, role) }) {
@@ -183,7 +183,7 @@ func (k *checker) withNames(all []question) []question {
 	return all
 }
 
-// installer checks whether the caller may install the chart: create its objects, and grant navarchd's rights, which
+// installer checks whether the caller may install the chart: create and patch its objects, and grant navarchd's rights, which
 // Kubernetes permits only to those who have them.
 func (k *checker) installer(ctx context.Context) {
 	var all []question

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build draws the listener. An error: a value breaks a rule of Envoy's protos.
+// Build renders the API listener of a gRPC client. An error means that it does not marshal.
 func (s Client) Build() (*xds.Resource, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{

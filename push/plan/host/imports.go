@@ -96,7 +96,7 @@ func imported(all []*Imports, svc *model.Service, host string) bool {
 	return slices.ContainsFunc(all, func(im *Imports) bool { return im.Has(svc, host) })
 }
 
-// Everything says whether all that is exported is imported.
+// Everything reports whether all exported hosts are imported. The listener's port is not considered.
 func (im *Imports) Everything() bool {
 	return len(im.patterns) == 1 && im.patterns[0] == everything && len(im.excluded) == 0
 }
@@ -139,8 +139,8 @@ func (im *Imports) hasPort(host string, port uint32) bool {
 	return im.port == 0 || im.port == port || im.pulls[host] > 0
 }
 
-// Pull counts the destinations of a VirtualService in (by 1) or out (by -1), and reports the hosts that are seen from now on or no
-// longer.
+// Pull adds by (1 or -1) to the counts of a VirtualService's destinations. It calls changed for each host whose count
+// became or ceased to be 0, even if a pattern imports the host anyway.
 func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)) {
 	if !slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) {
 		return

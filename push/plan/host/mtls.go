@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// secure fills in how a cluster speaks mTLS where no rule asks for it. A proxy without a certificate never does.
+// secure sets the automatic mTLS of a cluster, which a traffic policy may override. Proxies without a certificate and
+// external services get none.
 func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Problem) {
 	q := c.selection
 	if !t.key.Caps.Has(xds.CapIdentity) || q.Service.Spec.GetExternal() {
@@ -60,9 +61,9 @@ func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some i
 	return input.Plain(c.selection, members.All()), false
 }
 
-// demand says whether some, and all, of what a cluster selects take mTLS alone; neither where there is nothing. A client that speaks to
-// all of them alike, as gRPC's does, speaks mTLS by itself where all demand it: an Envoy that takes both tells the mesh's mTLS from TLS of
-// others by its ALPN, which such a client does not offer.
+// demand reports whether some and whether all endpoints of a cluster accept only mTLS. Without endpoints both are false.
+// A gRPC client connects to all endpoints of a cluster in one way. It uses automatic mTLS only if all demand it, because
+// a permissive Envoy recognises the mesh's mTLS by an ALPN that gRPC does not offer.
 type demand struct{ some, all bool }
 
 func demanding(in *input.Input, q input.Selection, labels map[string]string) demand {
@@ -75,13 +76,13 @@ func demanding(in *input.Input, q input.Selection, labels map[string]string) dem
 	return demand{n > 0, n > 0 && n == len(members)}
 }
 
-// SecuresOtherwise says whether endpoints as another input has them change the mTLS of a cluster that is decided for all of them at once:
-// they have to come together with the cluster.
+// SecuresOtherwise reports whether a host's endpoints in another input demand other mTLS than its clusters were planned
+// with. Then clusters and endpoints must be sent together. False for unknown hosts, and always without Form.Whole.
 func (t *Table) SecuresOtherwise(in *input.Input, name string) bool {
 	return t.form.Whole && t.Get(name).securesOtherwise(in)
 }
 
-// SecuresOtherwise is Table.SecuresOtherwise.
+// SecuresOtherwise is Table.SecuresOtherwise for the hosts that differ in this variation; false for all others.
 func (v *Variation) SecuresOtherwise(in *input.Input, name string) bool {
 	return v.table.form.Whole && v.hosts[name].securesOtherwise(in)
 }

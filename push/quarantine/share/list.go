@@ -40,7 +40,7 @@ type place struct {
 // Bounds of shared reports, because proxies are untrusted.
 const (
 	maxReports     = 512       // reports that one replica shares
-	maxOfReporter  = 16        // reports of one reporter, so that a bad account does not fill a list, nor a bad Pod the share of its account
+	maxOfReporter  = 16        // reports of one reporter, so that no account fills the list
 	maxName        = 2048      // bytes of a view's or a resource's name; reports with longer ones are not shared
 	maxShort       = 256       // bytes of a version, a version of Envoy or a namespace; reports with longer ones are not shared
 	maxText        = 512       // bytes of an error message; longer ones are cut
@@ -98,8 +98,8 @@ func same(a, b quarantine.Report) bool {
 // list holds this replica's reports, oldest first. It has no clock.
 type list struct{ all []quarantine.Report }
 
-// add adds a report; false: it is nothing new for other replicas. A repeated report counts from its newest time. It is
-// shared again after a tenth of quarantine.DefaultKeep, and always if it answers a retry.
+// add adds a report. false: the report is invalid, or a repetition. A repeated report replaces the earlier one after a
+// tenth of quarantine.DefaultKeep, or if it answers a retry; otherwise it is ignored.
 func (l *list) add(r quarantine.Report) bool {
 	if r = cut(r); !valid(r) {
 		return false
@@ -117,9 +117,8 @@ func (l *list) add(r quarantine.Report) bool {
 	}
 	loser := r.Reporter
 	switch {
-	case of[loser] > maxOfReporter:
-	// The reporter with most reports makes room, so that a flood only displaces itself.
-	case len(l.all) > maxReports:
+	case of[loser] > maxOfReporter: // the reporter itself loses a report
+	case len(l.all) > maxReports: // the reporter with most reports loses one, so that a flood only displaces itself
 		for _, o := range l.all {
 			if of[o.Reporter] > of[loser] {
 				loser = o.Reporter
@@ -199,7 +198,7 @@ func decode(raw []byte) ([]quarantine.Report, error) {
 // known holds the revisions of the other replicas' lists that were read, by path.
 type known map[string]int64
 
-// read returns the new reports in the lists of a folder. own is the path of this replica's list. problems describe
+// read returns all reports of the lists in a folder that changed since the last call. own is the path of this replica's list. problems describe
 // lists that cannot be read.
 func (k known) read(f kv.Folder, own string) (reports []quarantine.Report, problems []string) {
 	there := map[string]bool{}

@@ -22,15 +22,15 @@ type signature struct {
 type tree struct {
 	root      string
 	files     map[string]signature // by path relative to root
-	irregular map[string]error     // paths with a file's name that are neither file nor folder, or links to nothing; with the reason
+	irregular map[string]error     // reason by path: names of configuration that are neither file nor folder, and paths that cannot be examined, such as broken links
 	dirs      []string             // folders to watch, including root
-	unknown   map[string]error     // sub-folders (relative) that cannot be listed, so that their content is unknown
+	unknown   map[string]error     // folders (relative; "" is the root) that cannot be listed or are nested too deeply
 	seen      map[[2]uint64]bool   // real directories by device and inode, because links may form loops
 }
 
 const maxFolderDepth = 32
 
-// walk lists the files below root. It skips hidden names and follows links (a mounted ConfigMap consists of links into
+// walk lists the .yaml, .yml and .json files below root. It skips hidden names and follows links (a mounted ConfigMap consists of links into
 // ..data).
 func walk(root string) *tree {
 	t := &tree{root: root, files: map[string]signature{}, irregular: map[string]error{}, unknown: map[string]error{},
@@ -117,7 +117,8 @@ func (t *tree) fault(rel string, err error) {
 	}
 }
 
-// covers reports whether a path's content is unknown, because the path or a folder above it cannot be read.
+// covers reports whether a path's content is unknown, because the path or a folder above it cannot be read. A root that
+// does not exist covers no path.
 func (t *tree) covers(path string) bool {
 	if t.irregular[path] != nil {
 		return true
@@ -146,7 +147,7 @@ func sign(info fs.FileInfo) signature {
 	return s
 }
 
-// read reads one file. Pipes and devices are skipped without blocking.
+// read reads one file. Pipes and devices yield an error without blocking.
 func read(root, path string) reading {
 	data, err := contents(filepath.Join(root, path))
 	if errors.Is(err, fs.ErrNotExist) {

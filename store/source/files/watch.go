@@ -30,7 +30,8 @@ func newWatch(root string) (*watch, error) {
 
 func (w *watch) close() { _ = w.Close() } // an error has no effect
 
-// set watches exactly these folders. A folder behind a link is watched again, because the link may have changed.
+// set watches exactly these folders. A watched folder that is itself a symbolic link, unless it is the root, is added
+// again, because its target may have changed.
 func (w *watch) set(dirs []string) {
 	want := map[string]bool{}
 	for _, dir := range dirs {
@@ -131,8 +132,8 @@ func (d *dirty) end() (at time.Time, cut bool) {
 	return at, false
 }
 
-// take returns the burst if it has ended or is cut, and starts the next one. endless means that an earlier burst was
-// cut already, so that related changes cannot be recognised.
+// take returns the burst if it has ended or is cut, and starts the next one. endless reports that this burst and the
+// one before it were both cut, so that related changes cannot be recognised.
 func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false

@@ -12,17 +12,16 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Where kubeconfigs are in etcd, each sealed. The leader writes them there, so that it alone needs the right to read
-// the Secrets.
+// Paths of the sealed kubeconfigs in etcd. The leader writes them, so that it alone needs the right to read the Secrets.
 const (
 	folder = "clusters/"
 	named  = folder + "named/" // before the name of a cluster
-	listed = folder + "listed" // is there once the folder has every cluster that Secrets name
+	listed = folder + "listed" // marker, written after the first complete set of clusters
 )
 
 const (
-	sealAgain  = time.Minute     // the interval at which the leader compares the key encryption key of what is stored
-	storeAgain = 5 * time.Second // the pause before what failed is tried again
+	sealAgain  = time.Minute     // interval at which the leader checks whether stored kubeconfigs need a new key encryption key
+	storeAgain = 5 * time.Second // pause before a failed write is retried
 )
 
 // Store is the part of kv.Store that this package uses.
@@ -36,17 +35,17 @@ type Store interface {
 type Sealer interface {
 	Seal(ctx context.Context, cluster string, plain []byte) ([]byte, error)
 	Open(ctx context.Context, cluster string, sealed []byte) ([]byte, error)
-	// Stale returns whether something is sealed under another key encryption key than the one in use.
+	// Stale returns a function that reports whether a blob is sealed under another key encryption key than the present one.
 	Stale(ctx context.Context) (func(sealed []byte) bool, error)
 }
 
-// credentials are what is sealed of a cluster.
+// credentials is the plaintext that is sealed for one cluster.
 type credentials struct {
 	Secret     string `json:"secret"`
 	Kubeconfig []byte `json:"kubeconfig"`
 }
 
-// shelf is what a leader knows of the folder in one term.
+// shelf is a leader's copy of the folder during one term.
 type shelf struct {
 	Config
 	epoch  kv.Epoch
@@ -54,14 +53,15 @@ type shelf struct {
 	listed bool
 }
 
-// stored is one cluster's.
+// stored is the blob of one cluster.
 type stored struct {
-	digest [sha256.Size]byte // of what is sealed; zero: it does not open
+	digest [sha256.Size]byte // of the plaintext; zero: the blob cannot be opened
 	sealed []byte
 }
 
-// Lead stores the kubeconfigs that the Secrets have, sealed, while this process leads. It returns when ctx ends or
-// another process leads, and at once without a Sealer (Problems says so then).
+// Lead keeps the sealed kubeconfigs in etcd equal to those of the Secrets. It returns when ctx ends, when another process
+// leads (kv.ErrDeposed), or at once without a Sealer: then Problems has a problem for each cluster. Other errors are
+// logged and retried.
 func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	if k.Sealer == nil {
 		return
@@ -128,7 +128,7 @@ func (s *shelf) write(ctx context.Context, wanted []candidate) error {
 	return err
 }
 
-// put stores one cluster, if that is not what is stored.
+// put stores one cluster if its content or its key encryption key changed.
 func (s *shelf) put(ctx context.Context, w candidate, stale func([]byte) bool) error {
 	plain, err := json.Marshal(credentials{Secret: w.secret, Kubeconfig: w.kubeconfig})
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *shelf) put(ctx context.Context, w candidate, stale func([]byte) bool) e
 		return err
 	}
 	if same && stale(sealed) {
-		return nil // a provider that says that its key was rotated, and goes on to wrap with the one before
+		return nil // the provider reports a rotated key but still wraps with the previous one
 	}
 	if err := s.change(ctx, kv.BlobChange{Put: []kv.Blob{{Path: named + w.cluster, Raw: sealed}}}); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (s *shelf) change(ctx context.Context, c kv.BlobChange) error {
 	return err
 }
 
-// read learns what is stored.
+// read loads and opens the stored blobs.
 func (s *shelf) read(ctx context.Context) error {
 	blobs, _, err := s.Store.Blobs(ctx, folder, 0)
 	if err != nil {
