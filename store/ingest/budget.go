@@ -17,7 +17,8 @@ import (
 
 // budgets is the tenants' budgets: the ledger, the weights of offered objects, and the problems and metrics of tenants.
 // The inventory offers it each normalised object of a tenant (offer), and has it decide once per group of events
-// (applyBudgets). apply is called with each object that the ledger accepts.
+// (applyBudgets). applies returns
+// the records of an object that apply, and apply is called with each object that the ledger accepts.
 type budgets struct {
 	ledger  *ledger
 	weights *weights
@@ -26,10 +27,11 @@ type budgets struct {
 	found   []object.Problem
 }
 
-func newBudgets(b Budget, apply func(object.ID)) *budgets {
+func newBudgets(b Budget, applies func(object.ID) []model.Record, apply func(object.ID)) *budgets {
 	l := newLedger(b)
 	out := &budgets{ledger: l, weights: newWeights(l.reweigh)}
 	l.weigh = func(id object.ID, c *charge) { *c = c.weighing(out.weights.again(id)) }
+	l.today = func(id object.ID) charge { return charge{inObjects: 1}.weighing(out.weights.standing(id, applies(id))) }
 	l.apply = apply
 	return out
 }
@@ -171,6 +173,9 @@ func (w *inventory) applyBudgets() {
 	w.budgets.ledger.admit()
 }
 
+// applies returns the records of an object that apply.
+func (w *inventory) applies(id object.ID) []model.Record { return w.objects.Get(id).Entry.records }
+
 // applyOffered applies the offered version of an object.
 func (w *inventory) applyOffered(id object.ID) {
 	n := w.objects.Get(id)
@@ -197,7 +202,7 @@ func (w *inventory) rebase(e Loaded) {
 		}
 	}
 	before := w.budgets.ledger
-	w.budgets = newBudgets(before.budget, w.applyOffered)
+	w.budgets = newBudgets(before.budget, w.applies, w.applyOffered)
 	w.budgets.ledger.labels, w.budgets.ledger.version = before.labels, before.version+1
 	w.root = w.objects.Mesh().GetRootNamespace()
 	var applies []model.Record

@@ -42,7 +42,7 @@ func newInventory(o Options) *inventory {
 		unreadable: map[string]bool{}, references: newReferences(o.SecretUses)}
 	w.crossCheck = &crossCheck{records: w.wanted.records, locate: w.location}
 	if o.Budget != (Budget{}) {
-		w.budgets = newBudgets(o.Budget, w.applyOffered)
+		w.budgets = newBudgets(o.Budget, w.applies, w.applyOffered)
 	}
 	return w
 }

@@ -71,7 +71,8 @@ type demand struct {
 	id      object.ID
 	created int64   // Unix seconds; 0: unknown
 	exempt  bool    // it counts and is never refused
-	stands  charge  // of the version that applies
+	stands  charge  // of the version that applies, as it was taken
+	today   charge  // of the same, as it weighs beside the present mesh; empty: there was no need to ask
 	wants   *charge // of a newer version that waits for room, or for settle; nil: none waits
 	stale   bool    // wants is to be weighed again
 }
@@ -81,13 +82,17 @@ func (c *demand) grows() bool {
 	if c.exempt {
 		return false
 	}
-	for i, n := range c.wants {
-		if n > c.stands[i] {
+	for i := range c.wants {
+		if c.more(i) {
 			return true
 		}
 	}
 	return false
 }
+
+// more says whether a demand wants more of a resource than the version that applies has. What others multiply makes
+// that version heavier after it was taken, and is no growth of the demand.
+func (c *demand) more(i int) bool { return c.wants[i] > max(c.stands[i], c.today[i]) }
 
 // older is the order in which demands are served: creation time, then namespace and name.
 func older(a, b *demand) int {
@@ -112,6 +117,7 @@ type ledger struct {
 	dirty    map[string]bool               // tenants that settle looks at
 	version  uint64                        // counts changes
 	weigh    func(id object.ID, c *charge) // weighs again an offer that is stale, once those before it are taken
+	today    func(id object.ID) charge     // weighs what applies of an offer that there is no room for; nil: as it was taken
 	apply    func(id object.ID)            // is told at once of what is taken; nil: nobody is
 }
 
@@ -199,6 +205,7 @@ func (l *ledger) offer(id object.ID, created int64, exempt bool, size charge) {
 	}
 	a.settled(c) // its place may be another
 	c.created, c.exempt, c.wants, c.stale = created, exempt, &size, false
+	c.today = charge{}
 	a.wait(c)
 }
 
@@ -238,17 +245,17 @@ func (l *ledger) admit() (taken []object.ID) {
 		for _, growing := range []bool{false, true} {
 			for _, c := range a.waiting {
 				if c.stale {
-					c.stale = false
+					c.stale, c.today = false, charge{}
 					l.weigh(c.id, c.wants)
 				}
 				if c.grows() != growing {
 					continue
 				}
-				if fits, _ := l.fits(a, c); growing && !fits {
+				if growing && !l.fitsToday(a, c) {
 					continue
 				}
 				a.used = a.used.minus(c.stands).plus(*c.wants)
-				c.stands, c.wants = *c.wants, nil
+				c.stands, c.today, c.wants = *c.wants, charge{}, nil
 				if c.stands == (charge{}) {
 					delete(a.demands, c.id)
 				}
@@ -270,11 +277,22 @@ func (l *ledger) admit() (taken []object.ID) {
 func (l *ledger) fits(a *account, c *demand) (fits bool, lacks int) {
 	next, limits := a.used.minus(c.stands).plus(*c.wants), l.budget.limits()
 	for i, limit := range limits {
-		if limit > 0 && c.wants[i] > c.stands[i] && next[i] > limit {
+		if limit > 0 && c.more(i) && next[i] > limit {
 			return false, i
 		}
 	}
 	return true, 0
+}
+
+// fitsToday asks what applies of a demand weighs by now only where the demand would be refused: others cost nothing more.
+func (l *ledger) fitsToday(a *account, c *demand) bool {
+	fits, _ := l.fits(a, c)
+	if fits || l.today == nil || c.stands == (charge{}) || c.today != (charge{}) {
+		return fits
+	}
+	c.today = l.today(c.id)
+	fits, _ = l.fits(a, c)
+	return fits
 }
 
 // refusal is an offer that there is no room for, and why.

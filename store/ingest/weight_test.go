@@ -88,17 +88,19 @@ func TestBudgetOfProducts(t *testing.T) {
 	}
 }
 
+// patches is an EnvoyFilter of some patches of all clusters.
+func patches(name string, n, bytes int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: %s, namespace: shop}\nspec:\n  configPatches:\n", name)
+	for i := range n {
+		fmt.Fprintf(&b, "  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {alt_stat_name: s%d%s}}}\n", i, strings.Repeat("x", bytes))
+	}
+	return b.String()
+}
+
 // An EnvoyFilter counts for what it may patch; when there is more of that, what applies still does.
 func TestBudgetOfPatches(t *testing.T) {
 	d := budgetDesk(t, weighed)
-	patches := func(name string, n, bytes int) string {
-		var b strings.Builder
-		fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: %s, namespace: shop}\nspec:\n  configPatches:\n", name)
-		for i := range n {
-			fmt.Fprintf(&b, "  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {alt_stat_name: s%d%s}}}\n", i, strings.Repeat("x", bytes))
-		}
-		return b.String()
-	}
 	d.step(Objects{put(t, in("other", serviceEntry("a", 256, 40))), synced}) // 10,240 clusters
 	d.step(Objects{put(t, patches("honest", 10, 100)), put(t, patches("many", 1000, 30)), put(t, patches("large", 10, 20000))})
 	d.refused("large", "many")
@@ -106,6 +108,24 @@ func TestBudgetOfPatches(t *testing.T) {
 	d.refused("large", "many")
 	d.step(Objects{put(t, patches("honest", 10, 100))})
 	d.refused("large", "many")
+}
+
+// An edit that shrinks is taken though what others export makes it weigh more than the version that stands did when it
+// was taken. One that grows is refused, until what it multiplies has gone.
+func TestEditThatShrinksIsTaken(t *testing.T) {
+	d := budgetDesk(t, Budget{Own: 20})
+	of := func(name string) object.Event { return put(t, in("other", serviceEntry(name, 256, 20))) } // 5,120 clusters
+	d.step(Objects{put(t, patches("mine", 10, 1)), of("a"), synced})
+	d.step(Objects{put(t, patches("mine", 10, 1)), of("b"), of("c")})
+	d.step(Objects{put(t, patches("mine", 11, 1))})
+	d.refused("mine")
+	d.want(Objects{put(t, patches("mine", 9, 1))}, "write +EnvoyFilter mine")
+	d.refused()
+	d.step(Objects{put(t, patches("mine", 12, 1))})
+	d.refused("mine")
+	d.step(Objects{gone(of("a")), gone(of("b")), gone(of("c"))})
+	d.step(Objects{put(t, vs("web", "1s"))})
+	d.refused()
 }
 
 // A VirtualService of a gateway alone is for no host of the mesh, whatever its hosts cover.

@@ -78,7 +78,18 @@ func (w *weights) offer(id object.ID, loads []weight.Load) weight.Weight {
 func (w *weights) again(id object.ID) weight.Weight {
 	o := w.offers[id]
 	w.unread(id, o)
-	return w.sum(o.loads, func(r weight.Read) {
+	return w.sum(o.loads, w.reading(id, o))
+}
+
+// standing weighs the records of an offered object that apply, beside those that apply by now. When that may be another
+// weight, the offer is stale.
+func (w *weights) standing(id object.ID, records []model.Record) weight.Weight {
+	return w.sum(w.measure(records), w.reading(id, w.offers[id]))
+}
+
+// reading notes what the weight of an offer depends on.
+func (w *weights) reading(id object.ID, o *offer) func(weight.Read) {
+	return func(r weight.Read) {
 		readers := w.readers[r]
 		if readers == nil {
 			readers = &smallset.Set[object.ID]{}
@@ -86,7 +97,7 @@ func (w *weights) again(id object.ID) weight.Weight {
 		}
 		readers.Add(id)
 		o.reads = append(o.reads, r)
-	})
+	}
 }
 
 // forget ends an offer.
