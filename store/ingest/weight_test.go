@@ -186,3 +186,51 @@ func TestHonestNamespaceHasRoom(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// selecting is a ServiceEntry whose endpoints are WorkloadEntries.
+func selecting(name string, hosts, ports int) string {
+	return strings.Replace(serviceEntry(name, hosts, ports), "spec:", "spec:\n  workloadSelector: {labels: {app: vm}}", 1)
+}
+
+// Of an attack by ServiceEntries that all select a thousand machines there is no room for the most part, whichever come
+// first; there is for a few.
+func TestBudgetOfSelected(t *testing.T) {
+	var machines, entries []object.Event
+	for i := range 1000 {
+		machines = append(machines, put(t, fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\n"+
+			"metadata: {name: m%d, namespace: shop}\nspec: {address: 10.1.%d.%d, labels: {app: vm}}", i, i/250, i%250+1)))
+	}
+	for i := range 184 {
+		entries = append(entries, put(t, selecting(fmt.Sprint("e", i), 32, 1)))
+	}
+	few := []object.Event{put(t, selecting("a", 1, 2)), put(t, selecting("b", 1, 1)), put(t, selecting("c", 2, 2))}
+	for what, test := range map[string]struct {
+		first, then []object.Event
+		refused     bool
+	}{
+		"machines first": {machines, entries, true},
+		"entries first":  {entries, machines, true},
+		"a few":          {machines, few, false},
+		"a few first":    {few, machines, false},
+	} {
+		d := budgetDesk(t, ofGiB)
+		d.step(Objects{synced})
+		d.step(Objects(test.first))
+		d.step(Objects(test.then))
+		if n := len(d.problems("refused: with it")); test.refused != (n > 100) || !test.refused && n > 0 {
+			t.Errorf("%s: %d are refused", what, n)
+		}
+		hosts, apply := 0, 0
+		for _, r := range d.s.inventory.wanted.records {
+			switch t := r.(type) {
+			case *model.Service:
+				hosts += len(t.Spec.GetHosts())
+			case *model.Workload:
+				apply++
+			}
+		}
+		if n := hosts * apply; n > 46*1024*8 {
+			t.Errorf("%s: %d endpoints without room", what, n)
+		}
+	}
+}

@@ -21,6 +21,8 @@ type Index struct {
 	applied   map[model.Key]applied
 	delegates map[model.Key]Load
 	roots     map[model.Key]*roots // of each delegate, whether the delegate is there or not
+	machines  map[label]int        // WorkloadEntries
+	selectors map[label]*selectors // ServiceEntries that select them
 }
 
 // target is a host of a namespace; of a wildcard, what follows the star.
@@ -33,6 +35,7 @@ type target struct {
 type Read struct {
 	target
 	delegate model.Key
+	label    label
 }
 
 // every is the Read of what the whole mesh has.
@@ -61,7 +64,8 @@ type applied struct {
 // NewIndex returns the index of no records.
 func NewIndex() *Index {
 	return &Index{clusters: map[target]int{}, http: map[uint32]int{}, rules: map[target]*rules{}, applied: map[model.Key]applied{},
-		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{}}
+		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{},
+		machines: map[label]int{}, selectors: map[label]*selectors{}}
 }
 
 // NewTogether returns the index of no records for whoever has no tenants: what a rule multiplies counts whatever its
@@ -76,36 +80,46 @@ func NewTogether() *Index {
 // records that multiply them. It returns Ignored if no weight depends on the record.
 func Order(r model.Record) int {
 	switch t := r.(type) {
+	case *model.Workload:
+		if isMachine(t) {
+			return 0
+		}
 	case *model.Service:
-		return 0
+		return 1
 	case *model.VirtualService:
 		if len(t.Spec.GetHosts()) == 0 {
-			return 1
+			return 2
 		}
-		return 2
+		return 3
 	case *model.DestinationRule:
-		return 2
+		return 3
 	}
 	return Ignored
 }
 
 // Ignored is the last Order.
-const Ignored = 3
+const Ignored = 4
 
 // Replace follows a change: old records are no longer there, and now is.
 func (x *Index) Replace(old, now []model.Record) {
 	for _, r := range old {
 		switch t := r.(type) {
+		case *model.Workload:
+			x.join(t, -1)
 		case *model.Service:
 			x.serve(t, -1)
+			x.unselect(t)
 		case *model.DestinationRule, *model.VirtualService:
 			x.withdraw(r.Meta().Key)
 		}
 	}
 	for _, r := range now {
 		switch t := r.(type) {
+		case *model.Workload:
+			x.join(t, 1)
 		case *model.Service:
 			x.serve(t, 1)
+			x.choose(Measure(t))
 		case *model.DestinationRule, *model.VirtualService:
 			if l := Measure(r); l.delegate {
 				x.delegates[l.key] = l

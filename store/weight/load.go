@@ -23,8 +23,13 @@ type Load struct {
 	exportTo []string         // of a delegate
 	served   []string         // hosts of a service
 	ports    int              // of a service
+	selects  label            // of a ServiceEntry whose endpoints are WorkloadEntries; empty: it selects none
+	machine  []label          // of a WorkloadEntry
 	patched  [families]copied // by what the patches of an EnvoyFilter change
 }
+
+// label is one of the labels by which ServiceEntries of a namespace select its WorkloadEntries.
+type label struct{ namespace, key, value string }
 
 // use is a delegate that some routes of a VirtualService name, and how many matches these have.
 type use struct {
@@ -59,7 +64,10 @@ func Measure(r model.Record) Load {
 		}
 		// A cluster for each host and port, a listener for each address and port of its own, and addresses as domains
 		// of virtual hosts.
+		l.selects = selected(t)
 		l.fixed = l.ports*(hosts*cluster+hosts*addresses/perAddress) + listeners*cluster + bytes(t.Spec)*hosts
+	case *model.Workload:
+		l.machine = machine(t)
 	case *model.Endpoints:
 		l.fixed, l.exported = endpoints(t), true
 	case *model.DestinationRule:

@@ -12,6 +12,14 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	for _, h := range l.served {
 		sum = sum.Plus(of(x.dependent(l.key.Namespace, h, l.ports, read), l.exported))
 	}
+	if l.selects != (label{}) {
+		read(Read{label: l.selects})
+		sum = sum.Plus(of(selecting(l, x.room(l.selects)), l.exported))
+	}
+	for _, at := range l.machine {
+		read(Read{label: at})
+		sum = sum.Plus(x.selected(at))
+	}
 	each := l.each + x.delegated(l, read)
 	for _, h := range l.hosts {
 		c := x.covered(h, l, read)

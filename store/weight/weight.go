@@ -1,5 +1,5 @@
 // Package weight estimates the memory that each replica needs for what one record becomes, from what the record
-// multiplies: hosts by ports, subsets by clusters, routes by virtual hosts, patches by what they match. A record of a
+// multiplies: hosts by ports, selected WorkloadEntries by hosts and ports, subsets by clusters, routes by virtual hosts, patches by what they match. A record of a
 // few hundred bytes may become 65,536 clusters. A record is read once (Measure); weighing it beside others
 // (Index.Weigh) costs no more than what it depends on in them.
 //

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -31,6 +32,58 @@ func serviceOf(t testing.TB, name string, hosts, ports int, exportTo ...string) 
 		s.Ports = append(s.Ports, &model.ServicePort{Number: uint32(8000 + i), Name: fmt.Sprint("p", i)})
 	}
 	return record(t, model.KindServiceEntry, name, s)
+}
+
+func machineOf(t testing.TB, name string) model.Record {
+	return record(t, model.KindWorkload, model.WorkloadEntryPrefix+name, &model.WorkloadSpec{Endpoint: &model.Endpoint{Labels: map[string]string{"app": "vm", "on": name}}})
+}
+
+// selectorOf is a ServiceEntry that selects the machines.
+func selectorOf(t testing.TB, name string, hosts, ports int) model.Record {
+	s := serviceOf(t, name, hosts, ports, "*").(*model.Service).Spec
+	s.Selector = map[string]string{"app": "vm", "tier": "db"}
+	return record(t, model.KindServiceEntry, name, s)
+}
+
+// What ServiceEntries select weighs hosts by ports by machines, whatever comes first. It counts once, and Pods do not
+// count.
+func TestOfSelected(t *testing.T) {
+	var entries, machines, pods []model.Record
+	for i := range 10 {
+		entries = append(entries, selectorOf(t, fmt.Sprint("e", i), 8, 2))
+	}
+	for i := range 1000 {
+		machines = append(machines, machineOf(t, fmt.Sprint("m", i)))
+		pods = append(pods, record(t, model.KindWorkload, fmt.Sprint("p", i), &model.WorkloadSpec{Endpoint: &model.Endpoint{Labels: map[string]string{"app": "vm"}}}))
+	}
+	const bare, endpoints = 10 * 8 * 2 * cluster, 10 * 8 * 2 * 1000 / perEndpoint
+	for what, test := range map[string]struct {
+		records []model.Record
+		want    int
+	}{
+		"machines first": {slices.Concat(machines, entries), bare + endpoints},
+		"entries first":  {slices.Concat(entries, machines), bare + endpoints},
+		"in between":     {slices.Concat(machines[:500], entries, machines[500:]), bare + endpoints},
+		"Pods":           {slices.Concat(pods, entries), bare},
+		"no machines":    {entries, bare},
+	} {
+		x, sum, changes := NewIndex(), 0, 0
+		x.Changed = func(r Read) {
+			if r.label.key == "app" {
+				changes++
+			}
+		}
+		for _, r := range test.records {
+			sum += Of(r, x).Exported
+			x.Replace(nil, []model.Record{r})
+		}
+		if sum < test.want || sum > test.want*5/4+100 {
+			t.Errorf("%s: %d KiB, want about %d", what, sum, test.want)
+		}
+		if changes > 60 {
+			t.Errorf("%s: %d times what waits is to be weighed again", what, changes)
+		}
+	}
 }
 
 func routesFor(n int, hosts ...string) *networkingv1.VirtualService {
@@ -170,7 +223,11 @@ func TestIndexFollows(t *testing.T) {
 		for range 200 {
 			name := fmt.Sprint("r", r.IntN(12))
 			var now model.Record
-			switch r.IntN(6) {
+			switch r.IntN(8) {
+			case 6:
+				now = machineOf(t, name)
+			case 7:
+				now = selectorOf(t, name, r.IntN(3), r.IntN(4))
 			case 0:
 				now = serviceOf(t, name, r.IntN(3), r.IntN(4), "*")
 			case 1:
@@ -195,14 +252,16 @@ func TestIndexFollows(t *testing.T) {
 		for _, one := range have {
 			fresh.Replace(nil, []model.Record{one})
 		}
-		if !reflect.DeepEqual(x.clusters, fresh.clusters) || x.copies() != fresh.copies() || !reflect.DeepEqual(x.delegates, fresh.delegates) {
+		if !reflect.DeepEqual(x.clusters, fresh.clusters) || x.copies() != fresh.copies() || !reflect.DeepEqual(x.delegates, fresh.delegates) ||
+			!reflect.DeepEqual(x.machines, fresh.machines) {
 			t.Errorf("seed %d: %+v, want %+v", seed, x, fresh)
 		}
 		for name, one := range have {
 			x.Replace([]model.Record{one}, nil)
 			delete(have, name)
 		}
-		if n := len(x.clusters) + len(x.http) + x.opaque + x.sniffed + len(x.rules) + len(x.applied) + len(x.delegates) + len(x.roots); n != 0 {
+		if n := len(x.clusters) + len(x.http) + x.opaque + x.sniffed + len(x.rules) + len(x.applied) + len(x.delegates) + len(x.roots) +
+			len(x.machines) + len(x.selectors); n != 0 {
 			t.Errorf("seed %d: %d entries are left of nothing: %+v", seed, n, x)
 		}
 	}
