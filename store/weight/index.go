@@ -20,9 +20,11 @@ type Index struct {
 	rules     map[target]*rules // by what they are for
 	applied   map[model.Key]applied
 	delegates map[model.Key]Load
-	roots     map[model.Key]*roots // of each delegate, whether the delegate is there or not
-	machines  map[label]int        // WorkloadEntries
-	selectors map[label]*selectors // ServiceEntries that select them
+	roots     map[model.Key]*roots            // of each delegate, whether the delegate is there or not
+	endpoints map[target]int                  // by ports: stated, and selected as they were weighed; targets as of clusters
+	points    map[model.Key]int               // of each record that endpoints counts, those of each of its hosts
+	machines  map[label]int                   // WorkloadEntries
+	selectors map[string]map[label]*selectors // by namespace: ServiceEntries that select them
 }
 
 // target is a host of a namespace; of a wildcard, what follows the star.
@@ -43,8 +45,9 @@ var every = Read{target: target{wildcard: true}}
 
 // rules sums up the rules of one target: the KiB for each cluster, and those that their own weights have counted.
 type rules struct {
-	each, counted int
-	uses          map[model.Key]int // matches that name a delegate
+	each, counted   int
+	subsets, copied int               // the endpoints of their hosts that their own weights have counted, once for each subset
+	uses            map[model.Key]int // matches that name a delegate
 }
 
 // roots sums up the rules that name one delegate: matches by target, those that are for no service, and the KiB that
@@ -58,6 +61,7 @@ type roots struct {
 type applied struct {
 	load    Load
 	counted []int // KiB of its hosts
+	copied  []int // endpoints of its hosts
 	named   []int // KiB of its uses
 }
 
@@ -65,7 +69,7 @@ type applied struct {
 func NewIndex() *Index {
 	return &Index{clusters: map[target]int{}, http: map[uint32]int{}, rules: map[target]*rules{}, applied: map[model.Key]applied{},
 		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{},
-		machines: map[label]int{}, selectors: map[label]*selectors{}}
+		endpoints: map[target]int{}, points: map[model.Key]int{}, machines: map[label]int{}, selectors: map[string]map[label]*selectors{}}
 }
 
 // NewTogether returns the index of no records for whoever has no tenants: what a rule multiplies counts whatever its
@@ -83,6 +87,10 @@ func Order(r model.Record) int {
 	case *model.Workload:
 		if isMachine(t) {
 			return 0
+		}
+	case *model.Endpoints:
+		if Stated(t.Key) {
+			return 1
 		}
 	case *model.Service:
 		return 1
@@ -106,9 +114,11 @@ func (x *Index) Replace(old, now []model.Record) {
 		switch t := r.(type) {
 		case *model.Workload:
 			x.join(t, -1)
+		case *model.Endpoints:
+			x.hold(t.Key, t.Spec.GetHosts(), 0)
 		case *model.Service:
 			x.serve(t, -1)
-			x.unselect(t)
+			x.unchoose(t.Key)
 		case *model.DestinationRule, *model.VirtualService:
 			x.withdraw(r.Meta().Key)
 		}
@@ -117,6 +127,11 @@ func (x *Index) Replace(old, now []model.Record) {
 		switch t := r.(type) {
 		case *model.Workload:
 			x.join(t, 1)
+		case *model.Endpoints:
+			if Stated(t.Key) {
+				l := Measure(t)
+				x.hold(l.key, l.stated, l.points)
+			}
 		case *model.Service:
 			x.serve(t, 1)
 			x.choose(Measure(t))
@@ -172,15 +187,20 @@ func (x *Index) serve(s *model.Service, sign int) {
 	for _, p := range s.Spec.GetPorts() {
 		x.listen(p, max(1, len(s.Spec.GetAddresses())), sign)
 	}
+	x.spread(x.clusters, s.Key.Namespace, s.Spec.GetHosts(), ports)
+}
+
+// spread counts n for each target of hosts.
+func (x *Index) spread(to map[target]int, namespace string, hosts []string, n int) {
 	count := func(t target) {
-		for _, namespace := range []string{"", s.Key.Namespace} {
-			t.namespace = namespace
-			add(x.clusters, t, ports)
+		for _, of := range []string{"", namespace} {
+			t.namespace = of
+			add(to, t, n)
 		}
 		t.namespace = ""
 		x.changed(Read{target: t})
 	}
-	for _, h := range s.Spec.GetHosts() {
+	for _, h := range hosts {
 		count(target{host: h})
 		count(target{wildcard: true})
 		for domain := indexed("." + h); domain != ""; domain = indexed(domain[1:]) {
@@ -216,18 +236,21 @@ func add[K comparable](to map[K]int, key K, n int) {
 
 // apply adds a rule. For which hosts of a wildcard it has been weighed is not known: it counts for each that comes.
 func (x *Index) apply(l Load) {
-	a := applied{load: l, named: make([]int, len(l.uses)), counted: make([]int, len(l.hosts))}
+	a := applied{load: l, named: make([]int, len(l.uses)), counted: make([]int, len(l.hosts)), copied: make([]int, len(l.hosts))}
 	copies := l.copies
 	for i, h := range l.hosts {
 		covered := x.covered(h, l, nil)
 		copies += covered.all
 		if !strings.HasPrefix(h, "*") {
+			near, _ := x.held(h, l)
+			a.copied[i] = times(l.subsets, near)
 			a.counted[i] = times(l.each+x.delegated(l, nil), covered.of(l))
 		}
 	}
 	for i, u := range l.uses {
 		a.named[i] = times(times(x.eachOf(u.delegate, l.key.Namespace), u.matches), copies)
 	}
+	x.repeat(l)
 	x.applied[l.key] = a
 	x.count(a, 1)
 }
@@ -239,6 +262,7 @@ func (x *Index) withdraw(key model.Key) {
 		return
 	}
 	a := x.applied[key]
+	x.unchoose(key)
 	delete(x.applied, key)
 	x.count(a, -1)
 }
@@ -254,10 +278,11 @@ func (x *Index) count(a applied, sign int) {
 			x.rules[t] = sum
 		}
 		sum.each, sum.counted = sum.each+sign*a.load.each, sum.counted+sign*a.counted[i]
+		sum.subsets, sum.copied = sum.subsets+sign*a.load.subsets, sum.copied+sign*a.copied[i]
 		for _, u := range a.load.uses {
 			add(sum.uses, u.delegate, sign*u.matches)
 		}
-		if sum.each == 0 && sum.counted == 0 && len(sum.uses) == 0 {
+		if sum.each == 0 && sum.counted == 0 && sum.subsets == 0 && sum.copied == 0 && len(sum.uses) == 0 {
 			delete(x.rules, t)
 		}
 		x.changed(Read{target: t})

@@ -23,6 +23,9 @@ type Load struct {
 	exportTo []string         // of a delegate
 	served   []string         // hosts of a service
 	ports    int              // of a service
+	subsets  int              // of a DestinationRule: each has the endpoints of its host
+	stated   []string         // hosts of endpoints that a ServiceEntry states
+	points   int              // of each of these hosts: endpoints by ports
 	selects  label            // of a ServiceEntry whose endpoints are WorkloadEntries; empty: it selects none
 	machine  []label          // of a WorkloadEntry
 	patched  [families]copied // by what the patches of an EnvoyFilter change
@@ -69,8 +72,12 @@ func Measure(r model.Record) Load {
 	case *model.Workload:
 		l.machine = machine(t)
 	case *model.Endpoints:
-		l.fixed, l.exported = endpoints(t), true
+		if l.exported = true; Stated(t.Key) {
+			l.stated, l.points = t.Spec.GetHosts(), len(t.Spec.GetPorts())*len(t.Spec.GetEndpoints())
+			l.fixed = len(l.stated) * l.points / perEndpoint
+		}
 	case *model.DestinationRule:
+		l.subsets = len(t.Spec.GetSubsets())
 		l.each, l.hosts = eachSubset(t.Spec), []string{t.Spec.GetHost()}
 		l.exported = everywhere(t.Spec.GetExportTo(), namespace) && t.Spec.GetWorkloadSelector() == nil
 	case *model.VirtualService:
@@ -147,15 +154,7 @@ func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 	}
 }
 
-// endpoints: those that a ServiceEntry states, once for each host and port. EndpointSlices of Pods weigh nothing.
-func endpoints(e *model.Endpoints) int {
-	if !Stated(e.Key) {
-		return 0
-	}
-	return len(e.Spec.GetHosts()) * len(e.Spec.GetPorts()) * len(e.Spec.GetEndpoints()) / perEndpoint
-}
-
-// Stated reports whether a key is that of Endpoints which a ServiceEntry states.
+// Stated reports whether a key is that of Endpoints which a ServiceEntry states. EndpointSlices of Pods weigh nothing.
 func Stated(key model.Key) bool {
 	return len(key.Name) >= len(model.ServiceEntryPrefix) && key.Name[:len(model.ServiceEntryPrefix)] == model.ServiceEntryPrefix
 }

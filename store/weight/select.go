@@ -7,17 +7,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// selectors sums up the ServiceEntries that select WorkloadEntries by one label. Each is weighed with as many as there
+// selectors sums up the ServiceEntries, and the subsets of their hosts, that select WorkloadEntries by one label. Each is weighed with as many as there
 // are when it comes. A WorkloadEntry that comes later, beyond these, weighs one endpoint for each host and port.
 type selectors struct {
 	chosen map[model.Key]choice
 	sums   map[int]Weight // hosts by ports, by the WorkloadEntries that they are weighed with
 }
 
-// choice is one ServiceEntry as it was added.
+// choice is one ServiceEntry as it was added, or a DestinationRule whose subsets have the endpoints of some.
 type choice struct {
 	room   int
-	copies Weight // hosts by ports
+	copies Weight // hosts by ports, and by subsets
+	hosts  []string
+	ports  int
 }
 
 // selected returns the label that counts for a ServiceEntry, the first of its selector: whatever it selects has it.
@@ -65,7 +67,7 @@ func selecting(l Load, room int) int { return times(len(l.served)*l.ports, room)
 // selected returns what a WorkloadEntry adds to the ServiceEntries that were weighed with fewer. Parts of a KiB count as
 // one: there may be many.
 func (x *Index) selected(at label) Weight {
-	s := x.selectors[at]
+	s := x.selectors[at.namespace][at]
 	if s == nil {
 		return Weight{}
 	}
@@ -84,7 +86,12 @@ func (x *Index) join(w *model.Workload, sign int) {
 	for _, at := range machine(w) {
 		before := x.room(at)
 		add(x.machines, at, sign)
-		if x.room(at) != before {
+		if room := x.room(at); room != before {
+			if s := x.selectors[at.namespace][at]; s != nil {
+				for key, c := range s.chosen {
+					x.hold(key, c.hosts, c.ports*room)
+				}
+			}
 			x.changed(Read{label: at})
 		}
 	}
@@ -95,29 +102,73 @@ func (x *Index) choose(l Load) {
 	if l.selects == (label{}) {
 		return
 	}
-	s := x.selectors[l.selects]
-	if s == nil {
-		s = &selectors{map[model.Key]choice{}, map[int]Weight{}}
-		x.selectors[l.selects] = s
+	room, ports := x.room(l.selects), len(l.served)*l.ports
+	for _, h := range l.served {
+		x.rulesOf(l.key.Namespace, h, func(Read) {}, func(r *rules) { ports = min(most, ports+times(r.subsets, l.ports)) })
 	}
-	c := choice{x.room(l.selects), of(len(l.served)*l.ports, l.exported)}
-	s.chosen[l.key], s.sums[c.room] = c, s.sums[c.room].Plus(c.copies)
-	x.changed(Read{label: l.selects})
+	x.hold(l.key, l.served, l.ports*room)
+	x.chosen(l.selects, l.key, choice{room, of(ports, l.exported), l.served, l.ports})
 }
 
-func (x *Index) unselect(t *model.Service) {
-	at := selected(t)
-	s := x.selectors[at]
+// chosen counts a choice of a label.
+func (x *Index) chosen(at label, key model.Key, c choice) {
+	all := x.selectors[at.namespace]
+	if all == nil {
+		all = map[label]*selectors{}
+		x.selectors[at.namespace] = all
+	}
+	s := all[at]
 	if s == nil {
+		s = &selectors{map[model.Key]choice{}, map[int]Weight{}}
+		all[at] = s
+	}
+	s.chosen[key], s.sums[c.room] = c, s.sums[c.room].Plus(c.copies)
+	x.changed(Read{label: at})
+}
+
+// repeat adds a DestinationRule to those whose endpoints grow with each WorkloadEntry that ServiceEntries of its hosts
+// select.
+func (x *Index) repeat(l Load) {
+	if l.subsets == 0 {
 		return
 	}
-	c := s.chosen[t.Key]
-	delete(s.chosen, t.Key)
-	if s.sums[c.room] = s.sums[c.room].Minus(c.copies); s.sums[c.room] == (Weight{}) {
-		delete(s.sums, c.room)
+	for at, s := range x.selectors[l.key.Namespace] {
+		ports := 0
+		for _, c := range s.chosen {
+			for _, h := range c.hosts {
+				if t := targetOf("", l.hosts[0]); h == t.host || t.wildcard && strings.HasSuffix(h, t.host) {
+					ports = min(most, ports+times(l.subsets, c.ports))
+				}
+			}
+		}
+		if ports > 0 {
+			x.chosen(at, l.key, choice{room: x.room(at), copies: of(ports, l.exported)})
+		}
 	}
-	if len(s.chosen) == 0 {
-		delete(x.selectors, at)
+}
+
+// unchoose removes a ServiceEntry or a DestinationRule from all that it counts for.
+func (x *Index) unchoose(key model.Key) {
+	if key.Kind != model.KindServiceEntry && key.Kind != model.KindDestinationRule {
+		return
 	}
-	x.changed(Read{label: at})
+	all := x.selectors[key.Namespace]
+	for at, s := range all {
+		c, is := s.chosen[key]
+		if !is {
+			continue
+		}
+		delete(s.chosen, key)
+		x.hold(key, c.hosts, 0)
+		if s.sums[c.room] = s.sums[c.room].Minus(c.copies); s.sums[c.room] == (Weight{}) {
+			delete(s.sums, c.room)
+		}
+		if len(s.chosen) == 0 {
+			delete(all, at)
+		}
+		x.changed(Read{label: at})
+	}
+	if len(all) == 0 {
+		delete(x.selectors, key.Namespace)
+	}
 }

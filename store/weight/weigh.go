@@ -14,8 +14,10 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	}
 	if l.selects != (label{}) {
 		read(Read{label: l.selects})
-		sum = sum.Plus(of(selecting(l, x.room(l.selects)), l.exported))
+		room := x.room(l.selects)
+		sum = sum.Plus(of(selecting(l, room)+x.repeated(l, l.served, l.ports*room, read), l.exported))
 	}
+	sum = sum.Plus(of(x.repeated(l, l.stated, l.points, read), l.exported))
 	for _, at := range l.machine {
 		read(Read{label: at})
 		sum = sum.Plus(x.selected(at))
@@ -24,6 +26,8 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	for _, h := range l.hosts {
 		c := x.covered(h, l, read)
 		sum = sum.Plus(of(times(each, c.of(l)), l.exported)).Plus(of(times(each, c.all-c.of(l)), false))
+		near, all := x.held(h, l)
+		sum = sum.Plus(of(times(l.subsets, near)/perEndpoint, l.exported)).Plus(of(times(l.subsets, all-near)/perEndpoint, false))
 	}
 	sum = sum.Plus(of(times(each, l.copies), l.exported))
 	if l.delegate {
@@ -75,17 +79,23 @@ func (x *Index) covered(host string, l Load, read func(Read)) covering {
 // dependent returns the KiB that rules of the same namespace add if a host gets so many ports, beyond what their own
 // weights have counted.
 func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (sum int) {
-	beyond := func(t target) {
-		read(Read{target: t})
-		r := x.rules[t]
-		if r == nil {
-			return
-		}
+	x.rulesOf(namespace, host, read, func(r *rules) {
 		each := r.each
 		for key, matches := range r.uses {
 			each = min(most, each+times(x.eachOf(key, namespace), matches))
 		}
 		sum = min(most, sum+max(0, times(each, ports)-r.counted))
+	})
+	return sum
+}
+
+// rulesOf calls each with the sums of rules of a namespace that a host has.
+func (x *Index) rulesOf(namespace, host string, read func(Read), each func(*rules)) {
+	beyond := func(t target) {
+		read(Read{target: t})
+		if r := x.rules[t]; r != nil {
+			each(r)
+		}
 	}
 	namespace = x.space(namespace)
 	beyond(target{namespace, host, false})
@@ -94,7 +104,6 @@ func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (s
 			beyond(target{namespace, host[i:], true})
 		}
 	}
-	return sum
 }
 
 // delegated returns the KiB of what a rule's delegates add to each of its copies.

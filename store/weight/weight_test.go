@@ -86,6 +86,51 @@ func TestOfSelected(t *testing.T) {
 	}
 }
 
+// Each subset of a host has its endpoints, those that a ServiceEntry states and those that it selects, whatever comes
+// first. They count once.
+func TestOfSubsetsOfEndpoints(t *testing.T) {
+	stated := &model.EndpointsSpec{Hosts: []string{"h0.e.example.com"}, Ports: []*model.EndpointPort{{}}}
+	for range 1000 {
+		stated.Endpoints = append(stated.Endpoints, &model.Endpoint{})
+	}
+	entry, endpoints := serviceOf(t, "e", 1, 1, "*"), record(t, model.KindEndpoints, model.ServiceEntryPrefix+"e", stated)
+	more := record(t, model.KindEndpoints, model.ServiceEntryPrefix+"e:1", stated)
+	selector := selectorOf(t, "e", 1, 1)
+	var machines []model.Record
+	for i := range 1000 {
+		machines = append(machines, machineOf(t, fmt.Sprint("m", i)))
+	}
+	rule := record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "h0.e.example.com", Subsets: make20()})
+	wide := record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "*.example.com", Subsets: make20()})
+	const each = (1 + 20) * 1000 / perEndpoint
+	for what, test := range map[string]struct {
+		records []model.Record
+		want    int
+	}{
+		"stated, then the rule":   {[]model.Record{entry, endpoints, rule}, each},
+		"a wildcard":              {[]model.Record{entry, endpoints, wide}, each},
+		"the rule first":          {[]model.Record{rule, entry, endpoints}, each},
+		"a wildcard first":        {[]model.Record{wide, entry, endpoints}, each},
+		"in two parts":            {[]model.Record{entry, endpoints, rule, more}, 2 * each},
+		"selected, then the rule": {append(slices.Clone(machines), selector, rule), each},
+		"the rule between":        {append(slices.Clone(machines), rule, selector), each},
+		"the rule last":           {append(append([]model.Record{selector}, machines...), rule), each},
+		"a wildcard last":         {append(append([]model.Record{selector}, machines...), wide), each},
+		"the machines after":      {append([]model.Record{selector, rule}, machines...), each},
+		"after a wildcard":        {append([]model.Record{selector, wide}, machines...), each},
+		"the machines last":       {append([]model.Record{rule, selector}, machines...), each},
+	} {
+		x, sum := NewIndex(), 0
+		for _, r := range test.records {
+			sum += Of(r, x).Exported
+			x.Replace(nil, []model.Record{r})
+		}
+		if sum < test.want || sum > test.want*5/4+500 {
+			t.Errorf("%s: %d KiB, want about %d", what, sum, test.want)
+		}
+	}
+}
+
 func routesFor(n int, hosts ...string) *networkingv1.VirtualService {
 	vs := &networkingv1.VirtualService{Hosts: hosts}
 	for range n {
@@ -261,7 +306,7 @@ func TestIndexFollows(t *testing.T) {
 			delete(have, name)
 		}
 		if n := len(x.clusters) + len(x.http) + x.opaque + x.sniffed + len(x.rules) + len(x.applied) + len(x.delegates) + len(x.roots) +
-			len(x.machines) + len(x.selectors); n != 0 {
+			len(x.machines) + len(x.selectors) + len(x.endpoints) + len(x.points); n != 0 {
 			t.Errorf("seed %d: %d entries are left of nothing: %+v", seed, n, x)
 		}
 	}

@@ -1,0 +1,34 @@
+package weight
+
+import "navarch.io/navarch/store/model"
+
+// hold counts the endpoints, by ports, that a record gives each of its hosts; none: it is gone.
+func (x *Index) hold(key model.Key, hosts []string, points int) {
+	was := x.points[key]
+	if was == points {
+		return
+	}
+	add(x.points, key, points-was)
+	x.spread(x.endpoints, key.Namespace, hosts, points-was)
+}
+
+// held returns the endpoints of the host of a rule: those of its own namespace, and all.
+func (x *Index) held(host string, l Load) (near, all int) {
+	t := counted("", host)
+	all = x.endpoints[t]
+	t.namespace = l.key.Namespace
+	return x.endpoints[t], all
+}
+
+// repeated returns the KiB that subsets of the same namespace add to the endpoints of a record: each subset has all of
+// them, beyond those that the rules have counted of their hosts, whatever record they are from.
+func (x *Index) repeated(l Load, hosts []string, points int, read func(Read)) (sum int) {
+	for _, h := range hosts {
+		t := target{namespace: l.key.Namespace, host: h}
+		all := x.endpoints[t] - x.points[l.key] + points
+		x.rulesOf(l.key.Namespace, h, read, func(r *rules) {
+			sum = min(most, sum+max(0, min(times(r.subsets, points), times(r.subsets, all)-r.copied)))
+		})
+	}
+	return sum / perEndpoint
+}
