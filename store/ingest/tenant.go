@@ -90,8 +90,8 @@ func (c *demand) grows() bool {
 	return false
 }
 
-// more says whether a demand wants more of a resource than the version that applies has. What others multiply makes
-// that version heavier after it was taken, and is no growth of the demand.
+// more says whether a demand wants more of a resource than the version that applies has. That version grows
+// heavier after it was taken by what others export, which is no growth of the demand.
 func (c *demand) more(i int) bool { return c.wants[i] > max(c.stands[i], c.today[i]) }
 
 // older is the order in which demands are served: creation time, then namespace and name.
@@ -284,7 +284,7 @@ func (l *ledger) fits(a *account, c *demand) (fits bool, lacks int) {
 	return true, 0
 }
 
-// fitsToday asks what applies of a demand weighs by now only where the demand would be refused: others cost nothing more.
+// fitsToday weighs what applies of a demand again only where the demand would be refused: others cost nothing more.
 func (l *ledger) fitsToday(a *account, c *demand) bool {
 	fits, _ := l.fits(a, c)
 	if fits || l.today == nil || c.stands == (charge{}) || c.today != (charge{}) {

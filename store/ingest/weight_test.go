@@ -91,9 +91,11 @@ func TestBudgetOfProducts(t *testing.T) {
 // patches is an EnvoyFilter of some patches of all clusters.
 func patches(name string, n, bytes int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: %s, namespace: shop}\nspec:\n  configPatches:\n", name)
+	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\n"+
+		"metadata: {name: %s, namespace: shop}\nspec:\n  configPatches:\n", name)
 	for i := range n {
-		fmt.Fprintf(&b, "  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {alt_stat_name: s%d%s}}}\n", i, strings.Repeat("x", bytes))
+		fmt.Fprintf(&b, "  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, "+
+			"patch: {operation: MERGE, value: {alt_stat_name: s%d%s}}}\n", i, strings.Repeat("x", bytes))
 	}
 	return b.String()
 }

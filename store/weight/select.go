@@ -7,8 +7,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// selectors sums up the ServiceEntries, and the subsets of their hosts, that select WorkloadEntries by one label. Each is weighed with as many as there
-// are when it comes. A WorkloadEntry that comes later, beyond these, weighs one endpoint for each host and port.
+// selectors sums up the ServiceEntries that select WorkloadEntries by one label, and the subsets of their hosts. Each
+// is weighed with as many as there are when it comes. A WorkloadEntry that comes later, beyond these, weighs one
+// endpoint for each host and port.
 type selectors struct {
 	chosen map[model.Key]choice
 	sums   map[int]Weight // hosts by ports, by the WorkloadEntries that they are weighed with
@@ -40,7 +41,7 @@ func isMachine(w *model.Workload) bool {
 	return strings.HasPrefix(w.Key.Name, model.WorkloadEntryPrefix)
 }
 
-// machine returns the labels of a WorkloadEntry; Pods have none here, so that they cost nothing as they come and go.
+// machine returns the labels of a WorkloadEntry; Pods count nowhere, and cost nothing as they come and go.
 func machine(w *model.Workload) (all []label) {
 	if !isMachine(w) {
 		return nil
@@ -51,21 +52,22 @@ func machine(w *model.Workload) (all []label) {
 	return all
 }
 
-// step rounds up to a number of three binary digits and zeros: at most a quarter more than there are. So the answer of a
-// Read changes four times while WorkloadEntries double, and not with each that comes.
+// step rounds up to a number of three binary digits and zeros: at most a quarter more than there are. The answer of a
+// Read changes four times while WorkloadEntries double, and stays the same with most that come.
 func step(n int) int {
 	zeros := max(0, bits.Len(uint(n))-3)
 	return (n + 1<<zeros - 1) >> zeros << zeros
 }
 
-// room is how many WorkloadEntries a ServiceEntry is weighed with: those that have its label, and at least one more.
+// room returns the WorkloadEntries that a ServiceEntry is weighed with: those that have its label, and at least one
+// more.
 func (x *Index) room(at label) int { return step(x.machines[at] + 1) }
 
 // selecting returns the KiB of the endpoints that a ServiceEntry selects.
 func selecting(l Load, room int) int { return times(len(l.served)*l.ports, room) / perEndpoint }
 
-// selected returns what a WorkloadEntry adds to the ServiceEntries that were weighed with fewer. Parts of a KiB count as
-// one: there may be many.
+// selected returns the weight that a WorkloadEntry adds to the ServiceEntries that were weighed with fewer. Parts of a
+// KiB count as one: there may be many.
 func (x *Index) selected(at label) Weight {
 	s := x.selectors[at.namespace][at]
 	if s == nil {

@@ -1,7 +1,7 @@
 // Package weight estimates the memory that each replica needs for what one record becomes, from what the record
 // multiplies: hosts by ports, selected WorkloadEntries by hosts and ports, subsets by clusters and endpoints, routes by
-// virtual hosts, patches by what they match. A record of a few hundred bytes may become 65,536 clusters. A record is read once (Measure); weighing it beside others
-// (Index.Weigh) costs no more than what it depends on in them.
+// virtual hosts, patches by what they match. A record of a few hundred bytes may become 65,536 clusters. A record is
+// read once (Measure); weighing it beside others (Index.Weigh) costs no more than what it depends on in them.
 //
 // Owns: nothing, it is pure.  Reads: store/model.  Never: what proxies are connected, so that every process comes to
 // the same.

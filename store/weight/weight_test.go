@@ -35,7 +35,8 @@ func serviceOf(t testing.TB, name string, hosts, ports int, exportTo ...string) 
 }
 
 func machineOf(t testing.TB, name string) model.Record {
-	return record(t, model.KindWorkload, model.WorkloadEntryPrefix+name, &model.WorkloadSpec{Endpoint: &model.Endpoint{Labels: map[string]string{"app": "vm", "on": name}}})
+	at := &model.Endpoint{Labels: map[string]string{"app": "vm", "on": name}}
+	return record(t, model.KindWorkload, model.WorkloadEntryPrefix+name, &model.WorkloadSpec{Endpoint: at})
 }
 
 // selectorOf is a ServiceEntry that selects the machines.
@@ -45,8 +46,8 @@ func selectorOf(t testing.TB, name string, hosts, ports int) model.Record {
 	return record(t, model.KindServiceEntry, name, s)
 }
 
-// What ServiceEntries select weighs hosts by ports by machines, whatever comes first. It counts once, and Pods do not
-// count.
+// The endpoints that ServiceEntries select weigh hosts by ports by machines, whatever comes first. They count once, and
+// Pods do not count.
 func TestOfSelected(t *testing.T) {
 	var entries, machines, pods []model.Record
 	for i := range 10 {
@@ -54,18 +55,19 @@ func TestOfSelected(t *testing.T) {
 	}
 	for i := range 1000 {
 		machines = append(machines, machineOf(t, fmt.Sprint("m", i)))
-		pods = append(pods, record(t, model.KindWorkload, fmt.Sprint("p", i), &model.WorkloadSpec{Endpoint: &model.Endpoint{Labels: map[string]string{"app": "vm"}}}))
+		at := &model.Endpoint{Labels: map[string]string{"app": "vm"}}
+		pods = append(pods, record(t, model.KindWorkload, fmt.Sprint("p", i), &model.WorkloadSpec{Endpoint: at}))
 	}
-	const bare, endpoints = 10 * 8 * 2 * cluster, 10 * 8 * 2 * 1000 / perEndpoint
+	const clusters, endpoints = 10 * 8 * 2 * cluster, 10 * 8 * 2 * 1000 / perEndpoint
 	for what, test := range map[string]struct {
 		records []model.Record
 		want    int
 	}{
-		"machines first": {slices.Concat(machines, entries), bare + endpoints},
-		"entries first":  {slices.Concat(entries, machines), bare + endpoints},
-		"in between":     {slices.Concat(machines[:500], entries, machines[500:]), bare + endpoints},
-		"Pods":           {slices.Concat(pods, entries), bare},
-		"no machines":    {entries, bare},
+		"machines first": {slices.Concat(machines, entries), clusters + endpoints},
+		"entries first":  {slices.Concat(entries, machines), clusters + endpoints},
+		"in between":     {slices.Concat(machines[:500], entries, machines[500:]), clusters + endpoints},
+		"Pods":           {slices.Concat(pods, entries), clusters},
+		"no machines":    {entries, clusters},
 	} {
 		x, sum, changes := NewIndex(), 0, 0
 		x.Changed = func(r Read) {
