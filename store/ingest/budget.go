@@ -17,8 +17,8 @@ import (
 
 // budgets is the tenants' budgets: the ledger, the weights of offered objects, and the problems and metrics of tenants.
 // The inventory offers it each normalised object of a tenant (offer), and has it decide once per group of events
-// (applyBudgets). applies returns
-// the records of an object that apply, and apply is called with each object that the ledger accepts.
+// (applyBudgets). applies returns the records of an object that apply, and apply is called with each object that the
+// ledger accepts.
 type budgets struct {
 	ledger  *ledger
 	weights *weights
