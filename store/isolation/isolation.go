@@ -7,6 +7,7 @@
 package isolation
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -95,6 +96,16 @@ func (r *Rules) VirtualService(vs *model.VirtualService, mesh Mesh) []Breach {
 	for _, host := range vs.Spec.GetHosts() {
 		if j.host("spec.hosts", host) {
 			j.routed("spec.hosts", host)
+		}
+	}
+	for i, route := range vs.Spec.GetTcp() {
+		for k, match := range route.GetMatch() {
+			j.subnets(fmt.Sprintf("spec.tcp[%d].match[%d]", i, k), match.GetGateways(), match.GetDestinationSubnets())
+		}
+	}
+	for i, route := range vs.Spec.GetTls() {
+		for k, match := range route.GetMatch() {
+			j.subnets(fmt.Sprintf("spec.tls[%d].match[%d]", i, k), match.GetGateways(), match.GetDestinationSubnets())
 		}
 	}
 	return j.breaches

@@ -81,6 +81,16 @@ func (j *judgement) address(field, text string) {
 	}
 }
 
+// subnets judges the networks whose connections a match takes, whatever the host; those for gateways alone are free.
+func (j *judgement) subnets(match string, gateways, subnets []string) {
+	if len(gateways) > 0 && !slices.Contains(gateways, "mesh") {
+		return
+	}
+	for _, subnet := range subnets {
+		j.address(match+".destinationSubnets", subnet)
+	}
+}
+
 // single judges one address: the one of a Service of the own tenant may be stated.
 func (j *judgement) single(field string, a netip.Addr) {
 	services, pod := j.mesh.At(a)
