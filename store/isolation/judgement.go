@@ -177,7 +177,7 @@ func (j *judgement) namespaceOf(host string) (namespace string, named bool) {
 }
 
 // short notes a host that stands for Services in the search lists of Pods: one label, NAME.NAMESPACE.svc, and
-// NAME.NAMESPACE where another tenant has that Service.
+// NAME.NAMESPACE where another tenant has that Service. One that is younger than the record takes nothing from it.
 func (j *judgement) short(field, host string) bool {
 	name := strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
 	labels := strings.Split(name, ".")
@@ -189,7 +189,7 @@ func (j *judgement) short(field, host string) bool {
 	case last <= 2: // with the name of a Pod before it
 		service := strings.Join(labels[last-1:], ".") + ".svc." + j.Domain
 		for _, s := range j.mesh.Services(service) {
-			if s.Key.Kind == model.KindService && !j.own(s.Key.Namespace) {
+			if s.Key.Kind == model.KindService && s.Created <= j.of.Created && !j.own(s.Key.Namespace) {
 				j.others(field, "%q is a short name of Service %s/%s", host, s.Key.Namespace, s.Key.Name)
 				return true
 			}

@@ -23,7 +23,7 @@ import (
 )
 
 // victims has the objects of others: Service back/reviews with an address, a Pod, and a ServiceEntry of namespace pay; back
-// and front are one tenant.
+// and front are one tenant. Service dev/flutter is younger than what TestWaysIn tries.
 const victims = `
 {apiVersion: v1, kind: Namespace, metadata: {name: back, labels: {navarch.io/tenant: web}}}
 ---
@@ -39,6 +39,11 @@ apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: api, namespace: pay, creationTimestamp: "2020-01-01T00:00:00Z"}
 spec: {hosts: [api.example.com], ports: [{number: 443, name: tls, protocol: TLS}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: flutter, namespace: dev, creationTimestamp: "2026-06-01T00:00:00Z"}
+spec: {clusterIP: None, ports: [{name: http, port: 80}]}
 `
 
 // tenantRules are the settings of the table.
