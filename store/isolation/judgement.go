@@ -201,32 +201,64 @@ func (j *judgement) short(field, host string) bool {
 	return true
 }
 
-// routed notes a host outside of the cluster that a VirtualService has and that is a ServiceEntry's of others:
-// exactly this host, or the most specific wildcard that covers it; or below it, unless the own tenant has the
-// wildcard. An entry that is younger than the VirtualService takes nothing from it.
+// routed notes a host outside of the cluster that a VirtualService has and that is a ServiceEntry's of others: exactly
+// this host, a wildcard that covers it, or a host below it. The oldest entry with a host decides whose it is. An entry
+// that is younger than the VirtualService takes nothing from it, nor does a wildcard's that is younger than the own
+// tenant's entry for a more specific host.
 func (j *judgement) routed(field, host string) {
-	all := j.mesh.Services(host)
-	for wildcard := range model.Wildcards(host) {
-		if len(all) > 0 {
-			break
-		}
-		all = j.mesh.Services(wildcard)
-	}
-	if strings.HasPrefix(host, "*") && len(j.mesh.Services(host)) == 0 {
-		all = slices.Concat(all, j.mesh.Below(host))
-	}
 	var of *model.Service
-	for _, s := range all {
-		if j.own(s.Key.Namespace) {
-			return
+	since := j.of.Created
+	judge := func(oldest *model.Service) (own bool) {
+		if oldest == nil || j.own(oldest.Key.Namespace) {
+			return oldest != nil
 		}
-		if s.Created <= j.of.Created && (of == nil || s.Older(&of.Head) < 0) {
-			of = s
+		if oldest.Created <= since {
+			of = older(of, oldest)
 		}
+		return false
+	}
+	above := func(host string) {
+		var oldest *model.Service
+		for _, s := range j.mesh.Services(host) {
+			oldest = older(oldest, s)
+		}
+		if judge(oldest) {
+			since = min(since, oldest.Created)
+		}
+	}
+	if strings.HasPrefix(host, "*") {
+		for _, oldest := range j.below(host) {
+			judge(oldest)
+		}
+	}
+	above(host)
+	for wildcard := range model.Wildcards(host) {
+		above(wildcard)
 	}
 	if of != nil {
 		j.others(field, "%q is a host of ServiceEntry %s/%s", host, of.Key.Namespace, of.Key.Name)
 	}
+}
+
+// below finds the oldest ServiceEntry of each host that a wildcard covers.
+func (j *judgement) below(wildcard string) map[string]*model.Service {
+	oldest := map[string]*model.Service{}
+	for _, s := range j.mesh.Below(wildcard) {
+		for _, host := range s.Spec.GetHosts() {
+			if covers(wildcard, host) {
+				oldest[host] = older(oldest[host], s)
+			}
+		}
+	}
+	return oldest
+}
+
+// older is the older of two; a may be nil.
+func older(a, b *model.Service) *model.Service {
+	if a == nil || b.Older(&a.Head) < 0 {
+		return b
+	}
+	return a
 }
 
 // covers says whether a wildcard covers another host or wildcard.

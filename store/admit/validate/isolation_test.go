@@ -22,8 +22,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// victims has the objects of others: Service back/reviews with an address, a Pod, and a ServiceEntry of namespace pay; back
-// and front are one tenant. Service dev/flutter is younger than what TestWaysIn tries.
+// victims has the objects of others: Service back/reviews with an address, a Pod, and ServiceEntries of namespace pay; back
+// and front are one tenant. Namespace evil has an older ServiceEntry than pay's, and younger ones. Service dev/flutter
+// and ServiceEntry pay/young are younger than what TestWaysIn tries.
 const victims = `
 {apiVersion: v1, kind: Namespace, metadata: {name: back, labels: {navarch.io/tenant: web}}}
 ---
@@ -38,7 +39,27 @@ const victims = `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: api, namespace: pay, creationTimestamp: "2020-01-01T00:00:00Z"}
-spec: {hosts: [api.example.com], ports: [{number: 443, name: tls, protocol: TLS}]}
+spec: {hosts: [api.example.com, old.example.org, "*.example.io"], ports: [{number: 443, name: tls, protocol: TLS}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: young, namespace: pay, creationTimestamp: "2026-06-01T00:00:00Z"}
+spec: {hosts: [young.example.org], ports: [{number: 443, name: tls, protocol: TLS}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: first, namespace: evil, creationTimestamp: "2019-01-01T00:00:00Z"}
+spec: {hosts: [old.example.org, old.example.io], ports: [{number: 443, name: tls, protocol: TLS}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: later, namespace: evil, creationTimestamp: "2024-01-01T00:00:00Z"}
+spec: {hosts: [own.example.com, own.example.io], ports: [{number: 443, name: tls, protocol: TLS}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: hidden, namespace: evil, creationTimestamp: "2024-01-01T00:00:00Z"}
+spec: {exportTo: ["."], hosts: [api.example.com], ports: [{number: 443, name: tls, protocol: TLS}]}
 ---
 apiVersion: v1
 kind: Service
@@ -126,7 +147,7 @@ func TestWaysIn(t *testing.T) {
 				"before": append([]object.Event{one}, eventsOf(t, victims)...)} {
 				records, problems := ingest.Records(events, normal.Options{Isolation: settings})
 				there := slices.ContainsFunc(records, func(r model.Record) bool {
-					return r.Meta().Key.Namespace == "evil" && r.Meta().Key.Kind.String() == c.Kind
+					return r.Meta().Key.Namespace == "evil" && r.Meta().Key.Name == "x" && r.Meta().Key.Kind.String() == c.Kind
 				})
 				if c.Kind == "WorkloadEntry" {
 					there = slices.ContainsFunc(records, func(r model.Record) bool {
