@@ -39,6 +39,9 @@ func isolatedMesh() (all []string) {
 		all = append(all, clusterService("back", "reviews", address), clusterService("evil", "own", address),
 			ofBack("ServiceEntry", "stated", "{hosts: [h."+address+".example], addresses: ["+address+"], "+ports),
 			ofEvil("ServiceEntry", "stated", "{hosts: [x.example], addresses: ["+address+"], "+ports),
+			ofEvil("WorkloadEntry", "machine", "{address: "+address+"}"),
+			fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: q, namespace: evil}\n"+
+				"spec: {serviceAccountName: a}\nstatus: {phase: Running, podIP: %s}", address),
 			fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: back}\nspec: {serviceAccountName: a}\nstatus: {phase: Running, podIP: %s}", address))
 	}
 	return append(all, ofEvil("ServiceEntry", "network", "{hosts: [y.example], addresses: [10.96.0.0/24], "+ports),
@@ -47,8 +50,11 @@ func isolatedMesh() (all []string) {
 			"{hosts: [api.example.com], "+ports),
 		ofBack("ServiceEntry", "api", "{hosts: ['*.example.com'], "+ports), ofEvil("ServiceEntry", "api",
 			"{hosts: [api.example.com], "+ports),
+		ofEvil("ServiceEntry", "hidden", "{exportTo: [.], hosts: ['*.example.com', b.example.com], "+ports),
 		ofEvil("VirtualService", "api", "{hosts: [api.example.com], http: [{route: [{destination: {host: own}}]}]}"),
 		ofEvil("VirtualService", "api", "{hosts: ['*.example.com'], http: [{route: [{destination: {host: own}}]}]}"),
+		ofEvil("VirtualService", "api", "{hosts: [own], tcp: [{match: [{destinationSubnets: [192.0.2.0/24]}], "+
+			"route: [{destination: {host: own}}]}]}"),
 		ofEvil("VirtualService", "reviews", "{hosts: [reviews.back.svc.cluster.local], http: [{route: [{destination: {host: own}}]}]}"))
 }
 
@@ -72,6 +78,7 @@ func TestJudgedAgain(t *testing.T) {
 			}
 			d.step(Objects{e})
 		}
+		d.step(Due{}) // endpoints that wait for their pace
 		records, problems := Records(slices.Collect(maps.Values(there)), options)
 		want := map[model.Key]model.Hash{}
 		for _, r := range records {

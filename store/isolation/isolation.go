@@ -2,8 +2,8 @@
 // and those that no other tenant has. Whatever else it states could take traffic of other tenants. The rules read one
 // normalised record and ask a Mesh about others.
 //
-// Owns: nothing; all functions are pure.  Reads: records of ServiceEntries and VirtualServices.  Never: decides what
-// happens to an object that breaks a rule (store/normal); configuration that its own tenant alone sees.
+// Owns: nothing; all functions are pure.  Reads: records of ServiceEntries, VirtualServices and Workloads.  Never:
+// decides what happens to an object that breaks a rule (store/normal); configuration that its own tenant alone sees.
 package isolation
 
 import (
@@ -46,6 +46,8 @@ type Mesh interface {
 	Below(wildcard string) []*model.Service
 	// At lists the Services with an address; pod says whether a Pod has it.
 	At(address netip.Addr) (services []*model.Service, pod bool)
+	// OwnPod says whether a Pod of the record's namespace has an address.
+	OwnPod(address netip.Addr) bool
 	// Within says whether a Service or a Pod has an address of a network.
 	Within(network netip.Prefix) bool
 }
@@ -107,6 +109,23 @@ func (r *Rules) VirtualService(vs *model.VirtualService, mesh Mesh) []Breach {
 		for k, match := range route.GetMatch() {
 			j.subnets(fmt.Sprintf("spec.tls[%d].match[%d]", i, k), match.GetGateways(), match.GetDestinationSubnets())
 		}
+	}
+	return j.breaches
+}
+
+// WorkloadEntry lists the rules that the record of a WorkloadEntry breaks: proxies of others listen at its address
+// where a headless Service selects it. The address of a Pod of its namespace is its own.
+func (r *Rules) WorkloadEntry(entry *model.Workload, mesh Mesh) []Breach {
+	if slices.Contains(r.Operators, entry.Key.Namespace) {
+		return nil
+	}
+	j, address := r.judgement(&entry.Head, mesh), entry.Spec.GetEndpoint().GetAddress()
+	j.address("spec.address", address)
+	if a, err := netip.ParseAddr(address); len(j.breaches) == 0 || err == nil && mesh.OwnPod(a.Unmap()) {
+		return nil
+	}
+	for i := range j.breaches {
+		j.breaches[i].Unsure = !j.known // who does not know tenants does not know Pods
 	}
 	return j.breaches
 }

@@ -60,6 +60,8 @@ type Owners interface {
 	Services(host string) []*model.Service
 	Below(wildcard string) []*model.Service
 	At(address netip.Addr) (services []*model.Service, pod bool)
+	// OwnPod says whether a Pod of an object's namespace has an address.
+	OwnPod(of object.ID, address netip.Addr) bool
 	// Within finds an address of a Service or a Pod in a network; the zero Addr if no address is.
 	Within(network netip.Prefix) netip.Addr
 }
@@ -90,6 +92,11 @@ func (a asked) At(address netip.Addr) ([]*model.Service, bool) {
 	return a.Owners.At(address)
 }
 
+func (a asked) OwnPod(address netip.Addr) bool {
+	a.r.ref(PodAtID(a.r.id, address.String()))
+	return a.Owners.OwnPod(a.r.id, address)
+}
+
 // Within refers to the one address that was found where there is one: what comes and goes beside it changes nothing.
 func (a asked) Within(network netip.Prefix) bool {
 	found := a.Owners.Within(network)
@@ -114,6 +121,10 @@ func (n *Normalizer) isolated(r *report, obj *object.Object, records []model.Rec
 			}
 		case *model.VirtualService:
 			breaches = n.operated(r, &rules, ctx).VirtualService(t, asked{ctx, r})
+		case *model.Workload:
+			if t.Spec.GetSource() == model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY {
+				breaches = n.operated(r, &rules, ctx).WorkloadEntry(t, asked{ctx, r})
+			}
 		case *model.NetworkGateways:
 			if network := obj.Labels[model.NetworkLabel]; network != "" {
 				breaches = rules.NetworkGateway(obj.ID.Namespace, network)
@@ -168,6 +179,9 @@ func (Nobody) Below(string) []*model.Service { return nil }
 
 // At implements Owners.
 func (Nobody) At(netip.Addr) ([]*model.Service, bool) { return nil, false }
+
+// OwnPod implements Owners.
+func (Nobody) OwnPod(object.ID, netip.Addr) bool { return false }
 
 // Within implements Owners.
 func (Nobody) Within(netip.Prefix) netip.Addr { return netip.Addr{} }

@@ -22,9 +22,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// victims has the objects of others: Service back/reviews with an address, a Pod, and ServiceEntries of namespace pay; back
-// and front are one tenant. Namespace evil has an older ServiceEntry than pay's, and younger ones. Service dev/flutter
-// and ServiceEntry pay/young are younger than what TestWaysIn tries.
+// victims has the objects of others: Service back/reviews with an address, a Pod, and ServiceEntries of namespace pay;
+// back and front are one tenant. Namespace evil has a Pod, an older ServiceEntry than pay's, and younger ones. Service
+// dev/flutter and ServiceEntry pay/young are younger than what TestWaysIn tries.
 const victims = `
 {apiVersion: v1, kind: Namespace, metadata: {name: back, labels: {navarch.io/tenant: web}}}
 ---
@@ -35,6 +35,8 @@ const victims = `
 {apiVersion: v1, kind: Service, metadata: {name: own, namespace: evil}, spec: {clusterIP: 10.96.0.66, ports: [{name: tcp, port: 5432}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: back}, spec: {serviceAccountName: a}, status: {phase: Running, podIP: 10.244.0.9}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: q, namespace: evil}, spec: {serviceAccountName: a}, status: {phase: Running, podIP: 10.96.0.77}}
 ---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -151,7 +153,7 @@ func TestWaysIn(t *testing.T) {
 				})
 				if c.Kind == "WorkloadEntry" {
 					there = slices.ContainsFunc(records, func(r model.Record) bool {
-						return r.Meta().Key.Kind == model.KindWorkload && r.Meta().Key.Namespace == "evil"
+						return r.Meta().Key == model.Key{Kind: model.KindWorkload, Namespace: "evil", Name: model.WorkloadEntryPrefix + "x"}
 					})
 				}
 				named := slices.ContainsFunc(problems, func(p object.Problem) bool {

@@ -7,6 +7,7 @@ import (
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
 )
 
 // owners implements normal.Owners by a snapshot.
@@ -59,7 +60,11 @@ func (o owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 			services = append(services, s)
 		}
 	}
-	return services, o.podWithin(of).IsValid()
+	return services, o.podWithin(of, "").IsValid()
+}
+
+func (o owners) OwnPod(of object.ID, a netip.Addr) bool {
+	return o.podWithin(netip.PrefixFrom(a, a.BitLen()), of.Namespace).IsValid()
 }
 
 func (o owners) Within(network netip.Prefix) netip.Addr {
@@ -68,13 +73,13 @@ func (o owners) Within(network netip.Prefix) netip.Addr {
 			return a
 		}
 	}
-	return o.podWithin(network)
+	return o.podWithin(network, "")
 }
 
-// podWithin is the address of a Pod in a network; the zero Addr if no address is.
-func (o owners) podWithin(network netip.Prefix) netip.Addr {
+// podWithin is the address of a Pod in a network; the zero Addr if no address is. namespace: of its Pods alone.
+func (o owners) podWithin(network netip.Prefix, namespace string) netip.Addr {
 	for r := range o.known.All(model.KindWorkload) {
-		if strings.HasPrefix(r.Meta().Key.Name, model.WorkloadEntryPrefix) {
+		if key := r.Meta().Key; strings.HasPrefix(key.Name, model.WorkloadEntryPrefix) || namespace != "" && key.Namespace != namespace {
 			continue
 		}
 		if a := within(network, r.(*model.Workload).Spec.GetEndpoint().GetAddress()); a.IsValid() {

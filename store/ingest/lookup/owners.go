@@ -71,6 +71,11 @@ func (t *Table[E]) At(a netip.Addr) (services []*model.Service, pod bool) {
 	return services, t.index.addresses.usersOf(a) > len(services)
 }
 
+// OwnPod implements normal.Lookup.
+func (t *Table[E]) OwnPod(of object.ID, a netip.Addr) bool {
+	return t.PodAt(normal.PodAtID(of, a.String())) != nil
+}
+
 // Within implements normal.Lookup. It visits all addresses: few ServiceEntries state networks.
 func (t *Table[E]) Within(network netip.Prefix) netip.Addr { return t.index.addresses.within(network) }
 
