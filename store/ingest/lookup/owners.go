@@ -1,6 +1,8 @@
 package lookup
 
 import (
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 // owners finds who has a host or an address.
 type owners struct {
 	hosts     map[string][]*model.Service     // the oldest first
+	endings   map[string]map[string]struct{}  // hosts of ServiceEntries, by endingsOf
 	addresses map[netip.Addr][]*model.Service // of Services, the oldest first
 	networks  map[netip.Prefix]bool           // that objects look up
 	asked     int                             // addresses and networks that objects look up
@@ -21,8 +24,8 @@ type owners struct {
 }
 
 func newOwners() owners {
-	return owners{hosts: map[string][]*model.Service{}, addresses: map[netip.Addr][]*model.Service{},
-		networks: map[netip.Prefix]bool{}, labels: map[string]string{}}
+	return owners{hosts: map[string][]*model.Service{}, endings: map[string]map[string]struct{}{},
+		addresses: map[netip.Addr][]*model.Service{}, networks: map[netip.Prefix]bool{}, labels: map[string]string{}}
 }
 
 // count follows addresses and networks that are looked up from now on, or by no object any more.
@@ -54,12 +57,12 @@ func (t *Table[E]) Label(namespace, value string) {
 // Services implements normal.Lookup.
 func (t *Table[E]) Services(host string) []*model.Service { return t.index.owners.hosts[host] }
 
-// Below implements normal.Lookup. It visits all hosts: few VirtualServices have a wildcard for hosts outside of the
-// cluster.
+// Below implements normal.Lookup.
 func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
-	for host, services := range t.index.owners.hosts {
-		if strings.HasSuffix(host, wildcard[1:]) && host != wildcard {
-			all = append(all, services...)
+	ending := wildcard[1:]
+	for host := range t.index.owners.ending(ending) {
+		if strings.HasSuffix(host, ending) && host != wildcard {
+			all = append(all, t.index.owners.hosts[host]...)
 		}
 	}
 	return slices.DeleteFunc(all, func(s *model.Service) bool { return s.Key.Kind != model.KindServiceEntry })
@@ -107,7 +110,7 @@ func (t *Table[E]) setService(s *model.Service, there, moved bool) {
 		return
 	}
 	for _, host := range s.Spec.GetHosts() {
-		if set(t.index.owners.hosts, host, s, there); moved {
+		if t.index.owners.setHost(host, s, there); moved {
 			t.markHost(host)
 		}
 	}
@@ -126,6 +129,51 @@ func (t *Table[E]) setService(s *model.Service, there, moved bool) {
 	}
 	if moved {
 		t.index.owners.names(s.Spec.GetAddresses(), t.MarkReaders)
+	}
+}
+
+// maxEndings bounds the endings by which one host is found.
+const maxEndings = 8
+
+// endingsOf yields what a host ends in from each of its last dots, the shortest first.
+func endingsOf(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		at := len(host)
+		for range maxEndings {
+			if at = strings.LastIndexByte(host[:at], '.'); at < 0 || !yield(host[at:]) {
+				return
+			}
+		}
+	}
+}
+
+// ending finds the hosts of ServiceEntries that may have an ending: those with the longest of its own endings.
+func (o *owners) ending(ending string) iter.Seq[string] {
+	longest := ""
+	for one := range endingsOf(ending) {
+		longest = one
+	}
+	if longest == "" {
+		return maps.Keys(o.hosts)
+	}
+	return maps.Keys(o.endings[longest])
+}
+
+// setHost adds a service to those with a host, or removes it.
+func (o *owners) setHost(host string, s *model.Service, there bool) {
+	set(o.hosts, host, s, there)
+	for ending := range endingsOf(host) {
+		switch hosts := o.endings[ending]; {
+		case len(o.hosts[host]) == 0:
+			if delete(hosts, host); len(hosts) == 0 {
+				delete(o.endings, ending)
+			}
+		case !there || s.Key.Kind != model.KindServiceEntry:
+		case hosts == nil:
+			o.endings[ending] = map[string]struct{}{host: {}}
+		default:
+			hosts[host] = struct{}{}
+		}
 	}
 }
 

@@ -1,8 +1,13 @@
 package lookup
 
 import (
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
+
+	"navarch.io/navarch/store/model"
 )
 
 // Hosts, addresses and networks are kept as long as somebody has them, or looks them up.
@@ -34,7 +39,37 @@ func TestOwnersAreForgotten(t *testing.T) {
 	u.SetServices(of, nil)
 	u.remove(entry.ID)
 	u.remove(service.ID)
-	if o := u.index.owners; len(o.hosts)+len(o.addresses)+len(o.networks)+len(u.index.addresses.users)+len(u.missing) != 0 {
+	if o := u.index.owners; len(o.hosts)+len(o.endings)+len(o.addresses)+len(o.networks)+len(u.index.addresses.users)+len(u.missing) != 0 {
 		t.Errorf("left are %v %v", o, u.missing)
+	}
+}
+
+// ServiceEntries below a wildcard are found without a look at hosts elsewhere, however deep the wildcard is.
+func TestBelowVisitsFew(t *testing.T) {
+	u := newUser(t)
+	add := func(host string) {
+		e := parse(t, "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: "+fmt.Sprint("e", len(u.index.owners.hosts))+
+			", namespace: shop}, spec: {hosts: ['"+host+"'], ports: [{number: 443, name: tls, protocol: TLS}]}}")
+		u.put(e)
+		u.SetServices(nil, u.Get(e.ID).Entry)
+	}
+	for i := range 200 {
+		add(fmt.Sprintf("a.b%d.example.com", i))
+	}
+	for _, host := range []string{"x.example.org", "*.example.org", "x-y.example.org", "1.2.3.4.5.6.7.8.9.10.example.net"} {
+		add(host)
+	}
+	for wildcard, want := range map[string]struct{ visits, found int }{"*.example.org": {3, 2}, "*-y.example.org": {3, 1},
+		"*.b7.example.com": {1, 1}, "*.4.5.6.7.8.9.10.example.net": {1, 1}, "*.0.4.5.6.7.8.9.10.example.net": {1, 0}, "*": {204, 204}} {
+		visits := len(slices.Collect(u.index.owners.ending(wildcard[1:])))
+		if found := u.Below(wildcard); visits != want.visits || len(found) != want.found {
+			t.Errorf("%s: %d hosts were visited, found %d, want %+v", wildcard, visits, len(found), want)
+		}
+	}
+	for _, all := range maps.Clone(u.index.owners.hosts) {
+		u.SetServices([]model.Record{all[0]}, nil)
+	}
+	if n := len(u.index.owners.endings); n != 0 {
+		t.Errorf("%d endings are left", n)
 	}
 }
