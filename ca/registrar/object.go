@@ -98,7 +98,7 @@ func (r *Registrar) create(ctx context.Context, signer string, q serve.Registrat
 		return made, fmt.Errorf("make a CertificateSigningRequest for %s: %w", signer, err)
 	}
 	if !bytes.Equal(made.Spec.Request, q.CSR) || made.Spec.SignerName != signer {
-		return made, fmt.Errorf("CertificateSigningRequest %s is another than was asked for: it is not approved",
+		return made, fmt.Errorf("CertificateSigningRequest %s differs from the requested one: it is not approved",
 			made.Metadata.Name) // an admission webhook changed it
 	}
 	return made, nil

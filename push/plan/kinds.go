@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// kind is what plans proxies of one kind. Nothing else in the plan asks for the kind of a proxy to decide what it is
-// sent.
+// kind has the functions that plan for one kind of proxies. No other code of the plan decides a proxy's resources by
+// its kind.
 type kind struct {
 	// front makes the front of a scope, and its host table, without hosts. A Sidecar of nil means that none applies.
 	front func(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table)

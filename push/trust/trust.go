@@ -41,8 +41,8 @@ type Server interface {
 	Recheck() (ended int)
 }
 
-// Trust is what agents are pushed: roots and revocation lists of the keyring, stock agents roots of other CAs too.
-// Where no keyring is followed it has the latter alone, and agents keep what they have.
+// Trust has the resources that agents are pushed: roots and revocation lists of the keyring, stock agents roots of
+// other CAs too. Where no keyring is followed it has the latter alone, and agents keep what they have.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]

@@ -38,7 +38,7 @@ const (
 	Proxyless             // an application with gRPC's own xDS client (GENERATOR in the node's metadata is grpc): no proxy at all
 )
 
-// traits are what the views of a kind of proxies have in common.
+// traits are the common properties of the views of one kind of proxies.
 type traits struct {
 	name     string                                // of the kind in names of scopes; empty: the mode's name
 	outbound networkingv1.EnvoyFilter_PatchContext // what EnvoyFilters call the outbound side

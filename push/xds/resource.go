@@ -52,7 +52,7 @@ type Resource struct {
 	WarmsUnseen bool
 	// Confidential: it holds a private key or a credential, which goes to nobody but the clients that have a right to it.
 	Confidential bool
-	// StandIn is what a client is sent in the place of this version, where it has refused that, or it is withheld, and
+	// StandIn replaces this version for a client that has refused it, or from which it is withheld, and
 	// the client has no other that is good; nil: nothing is. Of configurations that something else waits for without end
 	// (push/build/extension).
 	StandIn *Resource

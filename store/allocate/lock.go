@@ -26,7 +26,7 @@ const (
 	defaultLease = 30 * time.Second
 )
 
-// Lock is whether istiod gives automatic addresses. It is only read. A nil one is never held. Its methods may be
+// Lock reports whether istiod gives automatic addresses. It is only read. A nil one is never held. Its methods may be
 // called from any goroutine.
 type Lock struct {
 	api       *apiserver.Client

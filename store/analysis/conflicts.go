@@ -175,15 +175,6 @@ func serves(s *networkingv1.Server, own, namespace, host string) bool {
 			return false
 		}
 		name = strings.ToLower(name)
-		return covers(name, host) || covers(host, name)
+		return name == host || model.Covers(name, host) || model.Covers(host, name)
 	})
-}
-
-func covers(of, host string) bool {
-	for name := range covering(host) {
-		if name == of {
-			return true
-		}
-	}
-	return false
 }

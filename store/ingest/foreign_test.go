@@ -300,7 +300,7 @@ func TestForeignChangeInFlight(t *testing.T) {
 	}
 }
 
-// What others change is written again with the next batch (issue 12, item 12: within 10 s): at once, also where the
+// What others change is written again with the next batch (within 10 s): at once, also where the
 // pace of endpoints holds others up, or with the next beat of that pace where it is endpoints.
 func TestRepairsWaitForNothing(t *testing.T) {
 	d := newDesk(t)

@@ -90,7 +90,7 @@ func (c *demand) grows() bool {
 	return false
 }
 
-// more says whether a demand wants more of a resource than the version that applies has. That version grows
+// more reports whether a demand wants more of a resource than the version that applies has. That version grows
 // heavier after it was taken by what others export, which is no growth of the demand.
 func (c *demand) more(i int) bool { return c.wants[i] > max(c.stands[i], c.today[i]) }
 

@@ -147,7 +147,7 @@ func (j *judgement) given(field, host string) (decided bool) {
 	}
 	if of == "" && strings.HasPrefix(host, "*") {
 		for _, one := range slices.Sorted(maps.Keys(j.Given)) {
-			if covers(host, one) && j.Given[one] != j.tenant {
+			if model.Covers(host, one) && j.Given[one] != j.tenant {
 				at, of = one, j.Given[one]
 				break
 			}
@@ -245,7 +245,7 @@ func (j *judgement) below(wildcard string) map[string]*model.Service {
 	oldest := map[string]*model.Service{}
 	for _, s := range j.mesh.Below(wildcard) {
 		for _, host := range s.Spec.GetHosts() {
-			if covers(wildcard, host) {
+			if model.Covers(wildcard, host) {
 				oldest[host] = older(oldest[host], s)
 			}
 		}
@@ -259,14 +259,4 @@ func older(a, b *model.Service) *model.Service {
 		return b
 	}
 	return a
-}
-
-// covers says whether a wildcard covers another host or wildcard.
-func covers(wildcard, host string) bool {
-	for one := range model.Wildcards(host) {
-		if one == wildcard {
-			return true
-		}
-	}
-	return false
 }

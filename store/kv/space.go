@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// spaceEvery is how often etcd is asked how full it is: at the rate at which one process can fill it, 20 % take a
+// spaceEvery is the interval of the requests for etcd's size: at the rate at which one process can fill it, 20 % take a
 // quarter of an hour.
 const spaceEvery = time.Minute
 
@@ -21,7 +21,7 @@ const (
 	historySamples = 26
 )
 
-// Space says when etcd has used 80 % of its quota: once that is used up it writes nothing (issue 12, item 10). Of an
+// Space says when etcd has used 80 % of its quota: once that is used up it writes nothing. Of an
 // etcd of the operator's it also says where nobody compacts its history, which makes it fill; it does not do that
 // itself: others may use that etcd.
 type Space struct {

@@ -46,7 +46,7 @@ type diskHead struct {
 	Mesh     string `json:"mesh"`
 	Cluster  uint64 `json:"cluster"`
 	Revision int64  `json:"revision"`
-	// Place is how far the chain of heads was read, as kv.Place has it: after a restart nothing older is taken from a
+	// Place is the place in the chain of heads up to which the replica read: after a restart nothing older is taken from a
 	// restored etcd.
 	Place   string    `json:"place,omitempty"`
 	Saved   time.Time `json:"saved"` // when this replica last knew that the snapshot was etcd's newest
@@ -244,7 +244,7 @@ func (f *follower) restore(now time.Time, why string) bool {
 	return true
 }
 
-// remembers is the place of the snapshot, however old that is; the zero Place where there is none. What follows the
+// remembers returns the place of the snapshot, however old that is, or the zero Place. What follows the
 // first line is not read.
 func (d *Disk) remembers() kv.Place {
 	if d == nil {

@@ -1,6 +1,9 @@
 package model
 
-import "iter"
+import (
+	"iter"
+	"strings"
+)
 
 // Wildcards yields the wildcards that cover a host or wildcard, without the argument itself, the most specific first.
 func Wildcards(host string) iter.Seq[string] {
@@ -14,6 +17,18 @@ func Wildcards(host string) iter.Seq[string] {
 			yield("*")
 		}
 	}
+}
+
+// Covers reports whether a wildcard covers a host or another wildcard: whether Wildcards yields it.
+func Covers(wildcard, host string) bool {
+	rest, is := strings.CutPrefix(wildcard, "*")
+	switch {
+	case !is || wildcard == host:
+		return false
+	case rest == "":
+		return true
+	}
+	return (rest[0] == '.' || rest[0] == '-') && len(host) > len(rest) && strings.HasSuffix(host, rest)
 }
 
 // NamesServer says whether clients of a protocol say whom they want, by a host header or by SNI.

@@ -61,12 +61,14 @@ const (
 	NumKinds // the number of kinds, not a kind
 )
 
-// Groups of Istio's API.
+// Groups of the APIs of Istio and Kubernetes whose objects become records. The core group is empty.
 const (
-	groupNetworking = "networking.istio.io"
-	groupSecurity   = "security.istio.io"
-	groupTelemetry  = "telemetry.istio.io"
-	groupExtensions = "extensions.istio.io"
+	GroupDiscovery  = "discovery.k8s.io"
+	GroupRBAC       = "rbac.authorization.k8s.io"
+	GroupNetworking = "networking.istio.io"
+	GroupSecurity   = "security.istio.io"
+	GroupTelemetry  = "telemetry.istio.io"
+	GroupExtensions = "extensions.istio.io"
 )
 
 // kinds has a row for each Kind. Two kinds with the same Kubernetes kind (Gateway of Istio and of the Gateway API) have
@@ -79,27 +81,27 @@ var kinds = [NumKinds]struct {
 	KindInvalid:               {"Invalid", "", ""},
 	KindMesh:                  {"Mesh", "", "ConfigMap"},
 	KindService:               {"Service", "", ""},
-	KindServiceEntry:          {"ServiceEntry", groupNetworking, ""},
-	KindEndpoints:             {"Endpoints", "discovery.k8s.io", "EndpointSlice"},
-	KindVirtualService:        {"VirtualService", groupNetworking, ""},
-	KindDestinationRule:       {"DestinationRule", groupNetworking, ""},
-	KindSidecar:               {"Sidecar", groupNetworking, ""},
-	KindEnvoyFilter:           {"EnvoyFilter", groupNetworking, ""},
-	KindPeerAuthentication:    {"PeerAuthentication", groupSecurity, ""},
-	KindAuthorizationPolicy:   {"AuthorizationPolicy", groupSecurity, ""},
-	KindRequestAuthentication: {"RequestAuthentication", groupSecurity, ""},
+	KindServiceEntry:          {"ServiceEntry", GroupNetworking, ""},
+	KindEndpoints:             {"Endpoints", GroupDiscovery, "EndpointSlice"},
+	KindVirtualService:        {"VirtualService", GroupNetworking, ""},
+	KindDestinationRule:       {"DestinationRule", GroupNetworking, ""},
+	KindSidecar:               {"Sidecar", GroupNetworking, ""},
+	KindEnvoyFilter:           {"EnvoyFilter", GroupNetworking, ""},
+	KindPeerAuthentication:    {"PeerAuthentication", GroupSecurity, ""},
+	KindAuthorizationPolicy:   {"AuthorizationPolicy", GroupSecurity, ""},
+	KindRequestAuthentication: {"RequestAuthentication", GroupSecurity, ""},
 	KindSecret:                {"Secret", "", ""},
-	KindGateway:               {"Gateway", groupNetworking, ""},
-	KindSecretReader:          {"SecretReader", "rbac.authorization.k8s.io", "RoleBinding"},
+	KindGateway:               {"Gateway", GroupNetworking, ""},
+	KindSecretReader:          {"SecretReader", GroupRBAC, "RoleBinding"},
 	KindWorkload:              {"Workload", "", "Pod"},
 	KindServiceAccount:        {"ServiceAccount", "", ""},
-	KindWorkloadGroup:         {"WorkloadGroup", groupNetworking, ""},
+	KindWorkloadGroup:         {"WorkloadGroup", GroupNetworking, ""},
 	KindNamespace:             {"Namespace", "", ""},
 	KindNetworkGateways:       {"NetworkGateways", "", "Service"},
-	KindTelemetry:             {"Telemetry", groupTelemetry, ""},
-	KindWasmPlugin:            {"WasmPlugin", groupExtensions, ""},
-	KindTrafficExtension:      {"TrafficExtension", groupExtensions, ""},
-	KindProxyConfig:           {"ProxyConfig", groupNetworking, ""},
+	KindTelemetry:             {"Telemetry", GroupTelemetry, ""},
+	KindWasmPlugin:            {"WasmPlugin", GroupExtensions, ""},
+	KindTrafficExtension:      {"TrafficExtension", GroupExtensions, ""},
+	KindProxyConfig:           {"ProxyConfig", GroupNetworking, ""},
 }
 
 // String returns the kind's name as etcd stores it and users read it.

@@ -119,6 +119,11 @@ const ServiceEntryPrefix = "serviceentry:"
 // no Kubernetes name has a colon.
 const WorkloadEntryPrefix = "workloadentry:"
 
+// FromEntry reports whether the workload is a WorkloadEntry, not a Pod.
+func (x *WorkloadSpec) FromEntry() bool {
+	return x.GetSource() == WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY
+}
+
 var canonical = proto.MarshalOptions{Deterministic: true}
 
 // New makes a record from a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec,

@@ -24,13 +24,13 @@ const automaticLabel = "networking.istio.io/enable-autoallocate-ip"
 // AutomaticID names the object that says which automatic addresses a ServiceEntry has. Its origin is no source of configuration: it comes
 // from the leader alone.
 func AutomaticID(namespace, name string) object.ID {
-	return object.ID{Origin: origin.New("", origin.Addresses), Group: "navarch.io", Kind: "AutomaticAddresses", Namespace: namespace,
+	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddresses", Namespace: namespace,
 		Name: name}
 }
 
 // AutomaticAtID names whichever ServiceEntry has an automatic address, for Refs of what looks that up.
 func AutomaticAtID(address netip.Addr) object.ID {
-	return object.ID{Origin: origin.New("", origin.Addresses), Group: "navarch.io", Kind: "AutomaticAddress", Name: address.String()}
+	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddress", Name: address.String()}
 }
 
 // automaticObject is its content: IPs by host.

@@ -13,7 +13,7 @@ import (
 
 // DeniedID names the one object that says which identities the CA has revoked (issue 12, item 4). Its name has a colon, which no
 // file and no Kubernetes object may have: it comes from the keyring alone.
-var DeniedID = object.ID{Group: "navarch.io", Kind: "DeniedIdentities", Name: model.DeniedName}
+var DeniedID = object.ID{Group: object.OwnGroup, Kind: "DeniedIdentities", Name: model.DeniedName}
 
 const deniedVersion = "v1"
 

@@ -17,12 +17,10 @@ type Isolation struct {
 	Given  map[string]string // host or wildcard -> tenant that alone may have it
 }
 
-// IDs of what the isolation of tenants looks up, for Refs. None of them is an object that a source emits.
-
-const groupOwn = "navarch.io"
+// IDs of the names that the isolation of tenants looks up, for Refs. No source emits objects with these IDs.
 
 func isolationID(kind, name string) object.ID {
-	return object.ID{Group: groupOwn, Kind: kind, Name: name}
+	return object.ID{Group: object.OwnGroup, Kind: kind, Name: name}
 }
 
 // HostID names all Services and ServiceEntries with a host.
@@ -39,12 +37,12 @@ func NetworkID(p netip.Prefix) object.ID { return isolationID("NetworkOwner", p.
 
 // AsksAddress reports whether an ID names the owners of an address or of a network.
 func AsksAddress(id object.ID) bool {
-	return id.Group == groupOwn && (id.Kind == "AddressOwner" || id.Kind == "NetworkOwner")
+	return id.Group == object.OwnGroup && (id.Kind == "AddressOwner" || id.Kind == "NetworkOwner")
 }
 
 // NetworkOf is the network that NetworkID made an ID of; false: it did not make this one.
 func NetworkOf(id object.ID) (netip.Prefix, bool) {
-	if id.Kind != "NetworkOwner" || id.Group != groupOwn {
+	if id.Kind != "NetworkOwner" || id.Group != object.OwnGroup {
 		return netip.Prefix{}, false
 	}
 	network, err := netip.ParsePrefix(id.Name)
@@ -111,27 +109,9 @@ func (a asked) Within(network netip.Prefix) bool {
 // isolated reports the rules of isolation that the records of an object break, and leaves out those that break one
 // where isolation is on. Endpoints of a ServiceEntry go with it.
 func (n *Normalizer) isolated(r *report, obj *object.Object, records []model.Record, ctx Lookup) []model.Record {
-	rules := isolation.Rules{Domain: n.Domain, Operators: []string{n.SystemNamespace}, Ranges: n.Isolation.Ranges, Given: n.Isolation.Given}
 	for i, record := range records {
-		var breaches []isolation.Breach
-		switch t := record.(type) {
-		case *model.Service:
-			if t.Key.Kind == model.KindServiceEntry {
-				breaches = n.operated(r, &rules, ctx).ServiceEntry(t, asked{ctx, r})
-			}
-		case *model.VirtualService:
-			breaches = n.operated(r, &rules, ctx).VirtualService(t, asked{ctx, r})
-		case *model.Workload:
-			if t.Spec.GetSource() == model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY {
-				breaches = n.operated(r, &rules, ctx).WorkloadEntry(t, asked{ctx, r})
-			}
-		case *model.NetworkGateways:
-			if network := obj.Labels[model.NetworkLabel]; network != "" {
-				breaches = rules.NetworkGateway(obj.ID.Namespace, network)
-			}
-		}
 		switch _, alone := record.(*model.NetworkGateways); {
-		case !n.breached(r, breaches):
+		case !n.breached(r, n.breaches(r, obj, record, ctx)):
 		case alone: // the Service is as it was without the label
 			return slices.Delete(records, i, i+1)
 		default:
@@ -141,11 +121,33 @@ func (n *Normalizer) isolated(r *report, obj *object.Object, records []model.Rec
 	return records
 }
 
-// operated adds the root namespace of the mesh to the operators' namespaces.
-func (n *Normalizer) operated(r *report, rules *isolation.Rules, ctx Lookup) *isolation.Rules {
+// breaches lists the rules that a record breaks. Records of most kinds are under none, and cost nothing.
+func (n *Normalizer) breaches(r *report, obj *object.Object, record model.Record, ctx Lookup) []isolation.Breach {
+	switch t := record.(type) {
+	case *model.Service:
+		if t.Key.Kind == model.KindServiceEntry {
+			return n.rules(r, ctx).ServiceEntry(t, asked{ctx, r})
+		}
+	case *model.VirtualService:
+		return n.rules(r, ctx).VirtualService(t, asked{ctx, r})
+	case *model.Workload:
+		if t.Spec.FromEntry() {
+			return n.rules(r, ctx).WorkloadEntry(t, asked{ctx, r})
+		}
+	case *model.NetworkGateways:
+		if network := obj.Labels[model.NetworkLabel]; network != "" {
+			rules := isolation.Rules{Operators: []string{n.SystemNamespace}}
+			return rules.NetworkGateway(obj.ID.Namespace, network)
+		}
+	}
+	return nil
+}
+
+// rules returns the rules of the mesh. Its root namespace is the operators', as the system namespace is.
+func (n *Normalizer) rules(r *report, ctx Lookup) *isolation.Rules {
 	r.mesh = true
-	rules.Operators = append(rules.Operators, ctx.Mesh().GetRootNamespace())
-	return rules
+	return &isolation.Rules{Domain: n.Domain, Operators: []string{n.SystemNamespace, ctx.Mesh().GetRootNamespace()},
+		Ranges: n.Isolation.Ranges, Given: n.Isolation.Given}
 }
 
 // breached reports breaches, and says whether the records are left out for them.

@@ -59,7 +59,7 @@ func ParseKeySource(name string) (s KeySource, err error) {
 // KeysID names the object that says which keys are at a source, for rules of one namespace: how many sources a namespace may have is bounded. Its
 // origin is no source of configuration: it comes from the leader alone (store/jwks).
 func KeysID(namespace string, s KeySource) object.ID {
-	return object.ID{Origin: origin.New("", origin.JWKS), Group: "navarch.io", Kind: "KeySet", Namespace: namespace, Name: s.String()}
+	return object.ID{Origin: origin.New("", origin.JWKS), Group: object.OwnGroup, Kind: "KeySet", Namespace: namespace, Name: s.String()}
 }
 
 // Keys is what is known of a source.

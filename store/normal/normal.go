@@ -102,15 +102,6 @@ type Result struct {
 	UsesMesh bool
 }
 
-// Kubernetes and Istio API groups.
-const (
-	groupDiscovery  = "discovery.k8s.io"
-	groupNetworking = "networking.istio.io"
-	groupSecurity   = "security.istio.io"
-	groupTelemetry  = "telemetry.istio.io"
-	groupExtensions = "extensions.istio.io"
-)
-
 type kindKey struct{ group, kind string }
 
 // normalise is how one kind becomes records; it reports through r.
@@ -127,34 +118,34 @@ var kinds = map[kindKey]struct {
 	versions []string
 	fn       normalise
 }{
-	{"", "Service"}:                          {[]string{"v1"}, serviceRecords},
-	{groupDiscovery, "EndpointSlice"}:        {[]string{"v1"}, endpointSliceRecords},
-	{"", "Pod"}:                              {[]string{"v1"}, podRecords},
-	{"", "Node"}:                             {[]string{"v1"}, nil},
-	{"", "Namespace"}:                        {[]string{"v1"}, namespaceRecords},
-	{"", "Secret"}:                           {[]string{"v1"}, secretRecords},
-	{"", "ServiceAccount"}:                   {[]string{"v1"}, serviceAccountRecords},
-	{"", "ConfigMap"}:                        {[]string{"v1"}, configMapRecords},
-	{groupNetworking, "VirtualService"}:      {istioNetworkingVersions, virtualServiceRecords},
-	{groupNetworking, "DestinationRule"}:     {istioNetworkingVersions, destinationRuleRecords},
-	{groupNetworking, "ServiceEntry"}:        {istioNetworkingVersions, serviceEntryRecords},
-	{groupNetworking, "WorkloadEntry"}:       {istioNetworkingVersions, workloadEntryRecords},
-	{groupNetworking, "WorkloadGroup"}:       {istioNetworkingVersions, workloadGroupRecords},
-	{groupNetworking, "Sidecar"}:             {istioNetworkingVersions, sidecarRecords},
-	{groupNetworking, "EnvoyFilter"}:         {istioNetworkingVersions, envoyFilterRecords},
-	{groupNetworking, "Gateway"}:             {istioNetworkingVersions, gatewayRecords},
-	{groupNetworking, "ProxyConfig"}:         {istioNetworkingVersions, proxyConfigRecords},
-	{groupRBAC, "Role"}:                      {[]string{"v1"}, nil},
-	{groupRBAC, "ClusterRole"}:               {[]string{"v1"}, nil},
-	{groupRBAC, "RoleBinding"}:               {[]string{"v1"}, bindingRecords},
-	{groupRBAC, "ClusterRoleBinding"}:        {[]string{"v1"}, bindingRecords},
-	{groupSecurity, "PeerAuthentication"}:    {istioSecurityVersions, peerAuthenticationRecords},
-	{groupSecurity, "AuthorizationPolicy"}:   {istioSecurityVersions, authorizationPolicyRecords},
-	{groupSecurity, "RequestAuthentication"}: {istioSecurityVersions, requestAuthenticationRecords},
-	{groupExtensions, "WasmPlugin"}:          {[]string{"v1alpha1"}, wasmPluginRecords},
-	{groupExtensions, "TrafficExtension"}:    {[]string{"v1alpha1"}, trafficExtensionRecords},
-	{DeniedID.Group, DeniedID.Kind}:          {[]string{deniedVersion}, deniedRecords},
-	{groupTelemetry, "Telemetry"}:            {istioTelemetryVersions, telemetryRecords},
+	{"", "Service"}:                                {[]string{"v1"}, serviceRecords},
+	{model.GroupDiscovery, "EndpointSlice"}:        {[]string{"v1"}, endpointSliceRecords},
+	{"", "Pod"}:                                    {[]string{"v1"}, podRecords},
+	{"", "Node"}:                                   {[]string{"v1"}, nil},
+	{"", "Namespace"}:                              {[]string{"v1"}, namespaceRecords},
+	{"", "Secret"}:                                 {[]string{"v1"}, secretRecords},
+	{"", "ServiceAccount"}:                         {[]string{"v1"}, serviceAccountRecords},
+	{"", "ConfigMap"}:                              {[]string{"v1"}, configMapRecords},
+	{model.GroupNetworking, "VirtualService"}:      {istioNetworkingVersions, virtualServiceRecords},
+	{model.GroupNetworking, "DestinationRule"}:     {istioNetworkingVersions, destinationRuleRecords},
+	{model.GroupNetworking, "ServiceEntry"}:        {istioNetworkingVersions, serviceEntryRecords},
+	{model.GroupNetworking, "WorkloadEntry"}:       {istioNetworkingVersions, workloadEntryRecords},
+	{model.GroupNetworking, "WorkloadGroup"}:       {istioNetworkingVersions, workloadGroupRecords},
+	{model.GroupNetworking, "Sidecar"}:             {istioNetworkingVersions, sidecarRecords},
+	{model.GroupNetworking, "EnvoyFilter"}:         {istioNetworkingVersions, envoyFilterRecords},
+	{model.GroupNetworking, "Gateway"}:             {istioNetworkingVersions, gatewayRecords},
+	{model.GroupNetworking, "ProxyConfig"}:         {istioNetworkingVersions, proxyConfigRecords},
+	{model.GroupRBAC, "Role"}:                      {[]string{"v1"}, nil},
+	{model.GroupRBAC, "ClusterRole"}:               {[]string{"v1"}, nil},
+	{model.GroupRBAC, "RoleBinding"}:               {[]string{"v1"}, bindingRecords},
+	{model.GroupRBAC, "ClusterRoleBinding"}:        {[]string{"v1"}, bindingRecords},
+	{model.GroupSecurity, "PeerAuthentication"}:    {istioSecurityVersions, peerAuthenticationRecords},
+	{model.GroupSecurity, "AuthorizationPolicy"}:   {istioSecurityVersions, authorizationPolicyRecords},
+	{model.GroupSecurity, "RequestAuthentication"}: {istioSecurityVersions, requestAuthenticationRecords},
+	{model.GroupExtensions, "WasmPlugin"}:          {[]string{"v1alpha1"}, wasmPluginRecords},
+	{model.GroupExtensions, "TrafficExtension"}:    {[]string{"v1alpha1"}, trafficExtensionRecords},
+	{DeniedID.Group, DeniedID.Kind}:                {[]string{deniedVersion}, deniedRecords},
+	{model.GroupTelemetry, "Telemetry"}:            {istioTelemetryVersions, telemetryRecords},
 }
 
 // Served says whether an object is of a kind and version that this package reads.
@@ -225,7 +216,7 @@ func SourceObject(key model.Key) object.ID {
 		}
 	case model.KindWorkload:
 		if rest, ok := strings.CutPrefix(key.Name, model.WorkloadEntryPrefix); ok {
-			id.Group, id.Kind, id.Name = groupNetworking, "WorkloadEntry", rest
+			id.Group, id.Kind, id.Name = model.GroupNetworking, "WorkloadEntry", rest
 		}
 	case model.KindSecretReader:
 		if key.Namespace == "" {

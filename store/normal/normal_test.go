@@ -111,14 +111,14 @@ var testNormal = New(Options{})
 
 // istio is an Istio object of kind in namespace shop, with this spec.
 func istio(kind, spec string) string {
-	version := groupNetworking + "/v1"
+	version := model.GroupNetworking + "/v1"
 	switch kind {
 	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
-		version = groupSecurity + "/v1"
+		version = model.GroupSecurity + "/v1"
 	case "WasmPlugin", "TrafficExtension":
-		version = groupExtensions + "/v1alpha1"
+		version = model.GroupExtensions + "/v1alpha1"
 	case "Telemetry":
-		version = groupTelemetry + "/v1"
+		version = model.GroupTelemetry + "/v1"
 	}
 	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: x, namespace: shop}\nspec:\n  %s\n", version, kind,
 		strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  "))
@@ -200,7 +200,7 @@ func TestEveryServedVersionGivesTheSameRecord(t *testing.T) {
 			continue
 		}
 		versions := []string{"v1beta1"}
-		if o.ID.Group == groupNetworking {
+		if o.ID.Group == model.GroupNetworking {
 			versions = append(versions, "v1alpha3")
 		}
 		for _, v := range versions {
@@ -319,9 +319,9 @@ func FuzzObject(f *testing.F) {
 		o := read(f, strings.ReplaceAll(istio(key.kind, "{}"), "spec:", "data:"))
 		f.Add(key.group, key.kind, "v1", string(o.JSON))
 	}
-	f.Add(groupNetworking, "VirtualService", "v1", `{"spec":{"hosts":["a"],"http":[{"match":[{"uri":{"prefix":"/"}}],"route":[{"destination":{"host":"a"},"weight":1}],"retries":{"attempts":1}}]}}`)
-	f.Add(groupNetworking, "ServiceEntry", "v1", `{"spec":{"hosts":["a.b"],"ports":[{"number":80,"name":"x"}],"resolution":"STATIC","endpoints":[{"address":"1.1.1.1"}]}}`)
-	f.Add(groupDiscovery, "EndpointSlice", "v1", `{"addressType":"IPv4","ports":[{"port":1}],"endpoints":[{"addresses":["1.1.1.1"],"targetRef":{"kind":"Pod","name":"p"}}]}`)
+	f.Add(model.GroupNetworking, "VirtualService", "v1", `{"spec":{"hosts":["a"],"http":[{"match":[{"uri":{"prefix":"/"}}],"route":[{"destination":{"host":"a"},"weight":1}],"retries":{"attempts":1}}]}}`)
+	f.Add(model.GroupNetworking, "ServiceEntry", "v1", `{"spec":{"hosts":["a.b"],"ports":[{"number":80,"name":"x"}],"resolution":"STATIC","endpoints":[{"address":"1.1.1.1"}]}}`)
+	f.Add(model.GroupDiscovery, "EndpointSlice", "v1", `{"addressType":"IPv4","ports":[{"port":1}],"endpoints":[{"addresses":["1.1.1.1"],"targetRef":{"kind":"Pod","name":"p"}}]}`)
 	f.Add("", "Service", "v1", `{"spec":{"ports":[{"port":80,"targetPort":"x"}],"clusterIPs":["None"]}}`)
 	f.Add("", "ConfigMap", "v1", `{"data":{"mesh":"a: b","meshNetworks":"networks: {a: {endpoints: [{fromCidr: x}]}}"}}`)
 	f.Fuzz(func(t *testing.T, group, kind, version, raw string) {

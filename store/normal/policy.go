@@ -21,7 +21,7 @@ import (
 // IsPolicy says whether an object is a policy: one that is left out would open what it closes.
 func IsPolicy(id object.ID) bool {
 	kind, _ := model.ParseKind(id.Kind)
-	return id.Group == groupSecurity && kind.IsPolicy()
+	return id.Group == model.GroupSecurity && kind.IsPolicy()
 }
 
 // Closed is the record of a policy of which no good version was ever seen: what it selects is closed. obj is what was

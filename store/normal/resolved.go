@@ -12,7 +12,7 @@ import (
 // ResolvedID names the object that says which addresses a name has. Its origin is no source of configuration: it comes from the leader alone
 // (store/hostnames).
 func ResolvedID(name string) object.ID {
-	return object.ID{Origin: origin.New("", origin.DNS), Group: "navarch.io", Kind: "ResolvedName", Name: name}
+	return object.ID{Origin: origin.New("", origin.DNS), Group: object.OwnGroup, Kind: "ResolvedName", Name: name}
 }
 
 // resolvedObject is its content.

@@ -9,15 +9,13 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-const groupRBAC = "rbac.authorization.k8s.io"
-
 // Role is what is read of a Role or ClusterRole: whether it gives the verb list on Secrets, which istiod, too, wants of whoever
 // it hands private keys to (istio: pilot/pkg/credentials/kube/secrets.go, Authorize).
 type Role struct{ ListsSecrets bool }
 
 // IsRole says whether an object is a Role or a ClusterRole.
 func IsRole(id object.ID) bool {
-	return id.Group == groupRBAC && (id.Kind == "Role" || id.Kind == "ClusterRole")
+	return id.Group == model.GroupRBAC && (id.Kind == "Role" || id.Kind == "ClusterRole")
 }
 
 // Equal says whether two Roles mean the same; nil is a Role that is not there.
@@ -59,7 +57,7 @@ func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		r.errorf("subjects", "%v", err)
 		return nil
 	}
-	role := obj.ID.SameOrigin(object.ID{Group: groupRBAC, Kind: whole.RoleRef.Kind, Name: whole.RoleRef.Name})
+	role := obj.ID.SameOrigin(object.ID{Group: model.GroupRBAC, Kind: whole.RoleRef.Kind, Name: whole.RoleRef.Name})
 	switch {
 	case role.Kind == "Role" && obj.ID.Kind == "RoleBinding":
 		role.Namespace = obj.ID.Namespace

@@ -54,7 +54,7 @@ func TestBindings(t *testing.T) {
 		id, r := role(t, kind, lists)
 		lookup.roles[id] = r
 	}
-	lookup.roles[object.ID{Group: groupRBAC, Kind: "ClusterRole", Name: "weak"}] = &Role{}
+	lookup.roles[object.ID{Group: model.GroupRBAC, Kind: "ClusterRole", Name: "weak"}] = &Role{}
 	for _, c := range []struct {
 		kind, ref, subjects string
 		want                []string

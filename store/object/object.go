@@ -45,7 +45,7 @@ type ID struct {
 // the known parts.
 func (id ID) String() string {
 	kind := id.Kind
-	if id.Group == gatewayAPI { // Istio has a Gateway too
+	if id.Group == GatewayAPI { // Istio has a Gateway too
 		kind += "." + id.Group
 	}
 	switch {
@@ -59,9 +59,12 @@ func (id ID) String() string {
 	return strings.TrimSpace(kind + id.Origin.Suffix())
 }
 
-// gatewayAPI is the group of the Kubernetes Gateway API. Messages name it behind its kinds, as kubectl does
+// GatewayAPI is the group of the Kubernetes Gateway API. Messages name it behind its kinds, as kubectl does
 // (kind.group).
-const gatewayAPI = "gateway.networking.k8s.io"
+const GatewayAPI = "gateway.networking.k8s.io"
+
+// OwnGroup is the group in IDs of objects that the leader makes itself, and of names that objects look up.
+const OwnGroup = "navarch.io"
 
 // SameOrigin returns the ID of another object with the origin of id.
 func (id ID) SameOrigin(other ID) ID {

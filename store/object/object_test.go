@@ -5,9 +5,9 @@ import "testing"
 func TestIDs(t *testing.T) {
 	for want, id := range map[string]ID{
 		"Gateway a/b":                                        {Group: "networking.istio.io", Kind: "Gateway", Namespace: "a", Name: "b"},
-		"Gateway.gateway.networking.k8s.io a/b":              {Group: gatewayAPI, Kind: "Gateway", Namespace: "a", Name: "b"},
-		"GatewayClass.gateway.networking.k8s.io b":           {Group: gatewayAPI, Kind: "GatewayClass", Name: "b"},
-		"HTTPRoute.gateway.networking.k8s.io in namespace a": {Group: gatewayAPI, Kind: "HTTPRoute", Namespace: "a"},
+		"Gateway.gateway.networking.k8s.io a/b":              {Group: GatewayAPI, Kind: "Gateway", Namespace: "a", Name: "b"},
+		"GatewayClass.gateway.networking.k8s.io b":           {Group: GatewayAPI, Kind: "GatewayClass", Name: "b"},
+		"HTTPRoute.gateway.networking.k8s.io in namespace a": {Group: GatewayAPI, Kind: "HTTPRoute", Namespace: "a"},
 		"Pod": {Kind: "Pod"},
 		"":    {},
 	} {

@@ -85,7 +85,7 @@ func NewTogether() *Index {
 func Order(r model.Record) int {
 	switch t := r.(type) {
 	case *model.Workload:
-		if isMachine(t) {
+		if t.Spec.FromEntry() {
 			return 0
 		}
 	case *model.Endpoints:
@@ -113,12 +113,12 @@ func (x *Index) Replace(old, now []model.Record) {
 	for _, r := range old {
 		switch t := r.(type) {
 		case *model.Workload:
-			x.join(t, -1)
+			x.countMachine(t, -1)
 		case *model.Endpoints:
-			x.hold(t.Key, t.Spec.GetHosts(), 0)
+			x.setEndpoints(t.Key, t.Spec.GetHosts(), 0)
 		case *model.Service:
 			x.serve(t, -1)
-			x.unchoose(t.Key)
+			x.removeSelecting(t.Key)
 		case *model.DestinationRule, *model.VirtualService:
 			x.withdraw(r.Meta().Key)
 		}
@@ -126,15 +126,15 @@ func (x *Index) Replace(old, now []model.Record) {
 	for _, r := range now {
 		switch t := r.(type) {
 		case *model.Workload:
-			x.join(t, 1)
+			x.countMachine(t, 1)
 		case *model.Endpoints:
 			if Stated(t.Key) {
 				l := Measure(t)
-				x.hold(l.key, l.stated, l.points)
+				x.setEndpoints(l.key, l.stated, l.points)
 			}
 		case *model.Service:
 			x.serve(t, 1)
-			x.choose(Measure(t))
+			x.addSelecting(Measure(t))
 		case *model.DestinationRule, *model.VirtualService:
 			if l := Measure(r); l.delegate {
 				x.delegates[l.key] = l
@@ -242,7 +242,7 @@ func (x *Index) apply(l Load) {
 		covered := x.covered(h, l, nil)
 		copies += covered.all
 		if !strings.HasPrefix(h, "*") {
-			near, _ := x.held(h, l)
+			near, _ := x.endpointsOf(h, l)
 			a.copied[i] = times(l.subsets, near)
 			a.counted[i] = times(l.each+x.delegated(l, nil), covered.of(l))
 		}
@@ -250,7 +250,7 @@ func (x *Index) apply(l Load) {
 	for i, u := range l.uses {
 		a.named[i] = times(times(x.eachOf(u.delegate, l.key.Namespace), u.matches), copies)
 	}
-	x.repeat(l)
+	x.addSubsets(l)
 	x.applied[l.key] = a
 	x.count(a, 1)
 }
@@ -262,7 +262,7 @@ func (x *Index) withdraw(key model.Key) {
 		return
 	}
 	a := x.applied[key]
-	x.unchoose(key)
+	x.removeSelecting(key)
 	delete(x.applied, key)
 	x.count(a, -1)
 }

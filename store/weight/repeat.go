@@ -2,8 +2,8 @@ package weight
 
 import "navarch.io/navarch/store/model"
 
-// hold counts the endpoints, by ports, that a record gives each of its hosts; none: it is gone.
-func (x *Index) hold(key model.Key, hosts []string, points int) {
+// setEndpoints counts the endpoints, by ports, that a record gives each of its hosts; none: it is gone.
+func (x *Index) setEndpoints(key model.Key, hosts []string, points int) {
 	was := x.points[key]
 	if was == points {
 		return
@@ -12,8 +12,8 @@ func (x *Index) hold(key model.Key, hosts []string, points int) {
 	x.spread(x.endpoints, key.Namespace, hosts, points-was)
 }
 
-// held returns the endpoints of the host of a rule: those of its own namespace, and all.
-func (x *Index) held(host string, l Load) (near, all int) {
+// endpointsOf returns the endpoints of the host of a rule: those of its own namespace, and all.
+func (x *Index) endpointsOf(host string, l Load) (near, all int) {
 	t := counted("", host)
 	all = x.endpoints[t]
 	t.namespace = l.key.Namespace

@@ -24,7 +24,7 @@ type choice struct {
 }
 
 // selected returns the label that counts for a ServiceEntry, the first of its selector: whatever it selects has it.
-// Services of Kubernetes are for Pods.
+// Selectors of Kubernetes Services are not weighed.
 func selected(s *model.Service) (first label) {
 	if s.Key.Kind != model.KindServiceEntry || s.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE {
 		return label{}
@@ -37,13 +37,9 @@ func selected(s *model.Service) (first label) {
 	return first
 }
 
-func isMachine(w *model.Workload) bool {
-	return strings.HasPrefix(w.Key.Name, model.WorkloadEntryPrefix)
-}
-
 // machine returns the labels of a WorkloadEntry; Pods count nowhere, and cost nothing as they come and go.
 func machine(w *model.Workload) (all []label) {
-	if !isMachine(w) {
+	if !w.Spec.FromEntry() {
 		return nil
 	}
 	for k, v := range w.Spec.GetEndpoint().GetLabels() {
@@ -83,15 +79,15 @@ func (x *Index) selected(at label) Weight {
 	return Weight{(sum.Exported + up) / perEndpoint, (sum.Own + up) / perEndpoint}
 }
 
-// join counts a WorkloadEntry that comes or goes.
-func (x *Index) join(w *model.Workload, sign int) {
+// countMachine counts a WorkloadEntry that comes or goes.
+func (x *Index) countMachine(w *model.Workload, sign int) {
 	for _, at := range machine(w) {
 		before := x.room(at)
 		add(x.machines, at, sign)
 		if room := x.room(at); room != before {
 			if s := x.selectors[at.namespace][at]; s != nil {
 				for key, c := range s.chosen {
-					x.hold(key, c.hosts, c.ports*room)
+					x.setEndpoints(key, c.hosts, c.ports*room)
 				}
 			}
 			x.changed(Read{label: at})
@@ -99,8 +95,8 @@ func (x *Index) join(w *model.Workload, sign int) {
 	}
 }
 
-// choose adds a ServiceEntry to those that select by its label.
-func (x *Index) choose(l Load) {
+// addSelecting adds a ServiceEntry to those that select by its label.
+func (x *Index) addSelecting(l Load) {
 	if l.selects == (label{}) {
 		return
 	}
@@ -108,12 +104,12 @@ func (x *Index) choose(l Load) {
 	for _, h := range l.served {
 		x.rulesOf(l.key.Namespace, h, func(Read) {}, func(r *rules) { ports = min(most, ports+times(r.subsets, l.ports)) })
 	}
-	x.hold(l.key, l.served, l.ports*room)
-	x.chosen(l.selects, l.key, choice{room, of(ports, l.exported), l.served, l.ports})
+	x.setEndpoints(l.key, l.served, l.ports*room)
+	x.addChoice(l.selects, l.key, choice{room, of(ports, l.exported), l.served, l.ports})
 }
 
-// chosen counts a choice of a label.
-func (x *Index) chosen(at label, key model.Key, c choice) {
+// addChoice counts a choice of a label.
+func (x *Index) addChoice(at label, key model.Key, c choice) {
 	all := x.selectors[at.namespace]
 	if all == nil {
 		all = map[label]*selectors{}
@@ -128,9 +124,9 @@ func (x *Index) chosen(at label, key model.Key, c choice) {
 	x.changed(Read{label: at})
 }
 
-// repeat adds a DestinationRule to those whose endpoints grow with each WorkloadEntry that ServiceEntries of its hosts
-// select.
-func (x *Index) repeat(l Load) {
+// addSubsets adds a DestinationRule to those whose endpoints grow with each WorkloadEntry that ServiceEntries of its
+// hosts select.
+func (x *Index) addSubsets(l Load) {
 	if l.subsets == 0 {
 		return
 	}
@@ -144,13 +140,13 @@ func (x *Index) repeat(l Load) {
 			}
 		}
 		if ports > 0 {
-			x.chosen(at, l.key, choice{room: x.room(at), copies: of(ports, l.exported)})
+			x.addChoice(at, l.key, choice{room: x.room(at), copies: of(ports, l.exported)})
 		}
 	}
 }
 
-// unchoose removes a ServiceEntry or a DestinationRule from all that it counts for.
-func (x *Index) unchoose(key model.Key) {
+// removeSelecting removes a ServiceEntry or a DestinationRule from all that it counts for.
+func (x *Index) removeSelecting(key model.Key) {
 	if key.Kind != model.KindServiceEntry && key.Kind != model.KindDestinationRule {
 		return
 	}
@@ -161,7 +157,7 @@ func (x *Index) unchoose(key model.Key) {
 			continue
 		}
 		delete(s.chosen, key)
-		x.hold(key, c.hosts, 0)
+		x.setEndpoints(key, c.hosts, 0)
 		if s.sums[c.room] = s.sums[c.room].Minus(c.copies); s.sums[c.room] == (Weight{}) {
 			delete(s.sums, c.room)
 		}

@@ -26,7 +26,7 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	for _, h := range l.hosts {
 		c := x.covered(h, l, read)
 		sum = sum.Plus(of(times(each, c.of(l)), l.exported)).Plus(of(times(each, c.all-c.of(l)), false))
-		near, all := x.held(h, l)
+		near, all := x.endpointsOf(h, l)
 		sum = sum.Plus(of(times(l.subsets, near)/perEndpoint, l.exported)).Plus(of(times(l.subsets, all-near)/perEndpoint, false))
 	}
 	sum = sum.Plus(of(times(each, l.copies), l.exported))

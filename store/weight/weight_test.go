@@ -36,7 +36,8 @@ func serviceOf(t testing.TB, name string, hosts, ports int, exportTo ...string) 
 
 func machineOf(t testing.TB, name string) model.Record {
 	at := &model.Endpoint{Labels: map[string]string{"app": "vm", "on": name}}
-	return record(t, model.KindWorkload, model.WorkloadEntryPrefix+name, &model.WorkloadSpec{Endpoint: at})
+	return record(t, model.KindWorkload, model.WorkloadEntryPrefix+name, &model.WorkloadSpec{
+		Source: model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY, Endpoint: at})
 }
 
 // selectorOf is a ServiceEntry that selects the machines.
@@ -56,7 +57,8 @@ func TestOfSelected(t *testing.T) {
 	for i := range 1000 {
 		machines = append(machines, machineOf(t, fmt.Sprint("m", i)))
 		at := &model.Endpoint{Labels: map[string]string{"app": "vm"}}
-		pods = append(pods, record(t, model.KindWorkload, fmt.Sprint("p", i), &model.WorkloadSpec{Endpoint: at}))
+		pods = append(pods, record(t, model.KindWorkload, fmt.Sprint("p", i), &model.WorkloadSpec{
+			Source: model.WorkloadSource_WORKLOAD_SOURCE_POD, Endpoint: at}))
 	}
 	const clusters, endpoints = 10 * 8 * 2 * cluster, 10 * 8 * 2 * 1000 / perEndpoint
 	for what, test := range map[string]struct {

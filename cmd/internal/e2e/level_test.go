@@ -18,7 +18,7 @@ func noveltyBinary(t testing.TB) string {
 	return programs.Changed(t, "novelty",
 		programs.Edit{File: "store/model/model.go", Text: "\tNumKinds ", By: "\tKindNovelty\n\tNumKinds "},
 		programs.Edit{File: "store/model/model.go", Text: `{"Secret", "", ""},`,
-			By: `{"Secret", "", ""}, KindNovelty: {"Novelty", groupNetworking, "Gateway"},`},
+			By: `{"Secret", "", ""}, KindNovelty: {"Novelty", GroupNetworking, "Gateway"},`},
 		programs.Edit{File: "store/model/mark.go", Text: "Marks = [NumKinds]Mark{", By: "Marks = [NumKinds]Mark{KindNovelty: Skippable,"},
 		programs.Edit{File: "store/model/level.go", Text: "const Level = 1", By: "const Level = 2"},
 		programs.Edit{File: "store/model/level.go", Text: "levels = [NumKinds]uint32{", By: "levels = [NumKinds]uint32{KindNovelty: 2"},

@@ -245,8 +245,8 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 		}
 		req.Header.Add(v.Name, v.Value)
 	}
-	// As the kubelet does (kubernetes, pkg/probe/http): what it sets by itself, unless the probe lists it; an empty Accept
-	// is none.
+	// As the kubelet does (kubernetes, pkg/probe/http): it sets these headers unless the probe lists them, and an empty
+	// Accept removes the header.
 	if _, listed := req.Header["User-Agent"]; !listed {
 		req.Header.Set("User-Agent", kubelet(from))
 	}

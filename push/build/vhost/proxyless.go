@@ -35,8 +35,8 @@ func (s Proxyless) Build() (*xds.Resource, error) {
 // matches: one that excludes a claim holds.
 func wantsClaim(m *matcherv3.MetadataMatcher) bool { return !m.GetInvert() }
 
-// known is what gRPC's client reads of a route. A route with another action than to forward stays, for it takes its
-// requests: the client fails them (gRFC A28).
+// known returns the part of a route that gRPC's client reads. A route with another action than to forward stays, for
+// it takes its requests: the client fails them (gRFC A28).
 func known(r *routev3.Route) *routev3.Route {
 	out := &routev3.Route{Name: r.Name, Match: r.Match, Action: r.Action}
 	if fault := r.TypedPerFilterConfig[xds.FaultFilter]; fault != nil {
@@ -61,8 +61,8 @@ func known(r *routev3.Route) *routev3.Route {
 	return out
 }
 
-// retriesOf is what gRPC reads of a retry policy: how often, and the wait between. Of conditions it reads those of
-// its own status codes.
+// retriesOf returns the part of a retry policy that gRPC reads: how often, and the wait between. Of conditions it
+// reads those of its own status codes.
 func retriesOf(in *routev3.RetryPolicy) *routev3.RetryPolicy {
 	if in == nil {
 		return nil

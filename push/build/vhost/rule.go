@@ -91,7 +91,8 @@ func (d *drawing) routesOf(r Rule) (out []*routev3.Route) {
 	return out
 }
 
-// matchesOf is the matches of a rule, any of which will do; one nil match, for everything, where it has none.
+// matchesOf returns the matches of a rule, of which one suffices. A rule without matches has one nil match, for all
+// requests.
 func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 	if len(rule.GetMatch()) == 0 {
 		return []*networkingv1.HTTPMatchRequest{nil}

@@ -64,7 +64,7 @@ func (r Rule) Passed() (fields []string) {
 	return fields
 }
 
-// Destination is what one (host, subset, port) of a rule means in a scope.
+// Destination resolves one (host, subset, port) of a rule in a scope.
 type Destination struct {
 	Host   string // as the normalised VirtualService has it
 	Subset string
@@ -108,7 +108,8 @@ type Added struct {
 }
 
 // Proxyless is the route configuration of one host and port as gRPC's own xDS client takes it (gRFC A28, A31, A33,
-// A44): one virtual host for all names, of routes that the client knows. Of what it does not, ProxylessProblems tell.
+// A44): one virtual host for all names, of routes that the client knows. ProxylessProblems lists the routes that gRPC
+// clients do not support.
 type Proxyless struct {
 	Name string // outbound|port||host
 	Spec

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Form is what a front decides for its kind of client: which rules and patches are for it, and which clusters and
+// Form has the decisions of a front for its kind of client: which rules and patches are for it, and which clusters and
 // assignments it understands.
 type Form struct {
 	Gateways   []string                              // gateways of the clients' VirtualServices: virtualservice.Mesh, or namespace/name of Gateways

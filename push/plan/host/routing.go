@@ -107,8 +107,8 @@ func (h *Host) hasSubset(name string) bool {
 	return has
 }
 
-// destination is what a destination of a VirtualService means here. False: nothing; Envoy answers 503 for a cluster
-// that is not there, and gRPC's client has to be given one that is.
+// destination resolves a destination of a VirtualService. False: there is no such cluster; Envoy answers 503 for a
+// cluster that is not there, and gRPC's client has to be given one that is.
 func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) (d vhost.Destination, there bool) {
 	d = vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	to, there := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort)

@@ -71,7 +71,7 @@ func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches
 	return &Table{in: in, layer: to, key: key, form: form, imports: imports, patches: patches, renewed: map[string]*Host{}, problems: input.Problems{}}
 }
 
-// Side is what EnvoyFilters call the side that the table is for.
+// Side returns the EnvoyFilter context that the table is for.
 func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return t.form.Side }
 
 // Fork is a copy for another scope, or for the same one as it will be, whose resources go to another layer. Neither

@@ -31,7 +31,7 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Scope is what all route configurations of a scope have in common.
+// Scope has the common inputs of all route configurations of a scope.
 type Scope struct {
 	In       *input.Input
 	Layer    *layer.Layer   // where route configurations are published

@@ -197,7 +197,7 @@ func (t *Table) addTo(rc *routeConfig) {
 	t.Problems.Set("added "+rc.Name, found)
 }
 
-// matched is what EnvoyFilters match of a route configuration.
+// matched returns the properties of a route configuration that EnvoyFilters match.
 func (t *Table) matched(rc *routeConfig) patch.RouteConfig {
 	return patch.RouteConfig{Name: rc.Name, Port: rc.Port, Context: t.Hosts.Side()}
 }

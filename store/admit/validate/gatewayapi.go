@@ -9,9 +9,6 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// gatewayAPI is the group of the Gateway API.
-const gatewayAPI = "gateway.networking.k8s.io"
-
 // Classes of the Gateway API that are the mesh's, and their controllers (istio pkg/config/constants: ManagedGatewayController and others). API servers ask by the
 // same ones (deploy/docs/validation.md, and deploy/chart, whose ValidatingAdmissionPolicy warns of Gateways of other classes with these controllers).
 var (

@@ -3,7 +3,6 @@ package validate
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -16,7 +15,7 @@ type owners struct {
 	tenants Tenants
 }
 
-// ownersOf makes one; without a snapshot nobody has anything.
+// ownersOf returns the owners at a snapshot; nil is an empty snapshot.
 func ownersOf(known *mirror.Snapshot, tenants Tenants) owners {
 	if known == nil {
 		known = mirror.Empty()
@@ -24,6 +23,7 @@ func ownersOf(known *mirror.Snapshot, tenants Tenants) owners {
 	return owners{known, tenants}
 }
 
+// Tenant implements normal.Owners.
 func (o owners) Tenant(namespace string) (string, bool) {
 	if o.tenants == nil {
 		return namespace, false
@@ -31,6 +31,7 @@ func (o owners) Tenant(namespace string) (string, bool) {
 	return o.tenants(namespace)
 }
 
+// Services implements normal.Owners.
 func (o owners) Services(host string) (all []*model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range o.known.ByHost(kind, host) {
@@ -40,19 +41,18 @@ func (o owners) Services(host string) (all []*model.Service) {
 	return all
 }
 
+// Below implements normal.Owners.
 func (o owners) Below(wildcard string) (all []*model.Service) {
 	for r := range o.known.All(model.KindServiceEntry) {
 		s := r.(*model.Service)
-		if slices.ContainsFunc(s.Spec.GetHosts(), func(host string) bool {
-			return strings.HasSuffix(host, wildcard[1:]) &&
-				host != wildcard
-		}) {
+		if slices.ContainsFunc(s.Spec.GetHosts(), func(host string) bool { return model.Covers(wildcard, host) }) {
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
+// At implements normal.Owners.
 func (o owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 	of := netip.PrefixFrom(a, a.BitLen())
 	for r := range o.known.All(model.KindService) {
@@ -63,10 +63,12 @@ func (o owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 	return services, o.podWithin(of, "").IsValid()
 }
 
+// OwnPod implements normal.Owners.
 func (o owners) OwnPod(of object.ID, a netip.Addr) bool {
 	return o.podWithin(netip.PrefixFrom(a, a.BitLen()), of.Namespace).IsValid()
 }
 
+// Within implements normal.Owners.
 func (o owners) Within(network netip.Prefix) netip.Addr {
 	for r := range o.known.All(model.KindService) {
 		if a := within(network, r.(*model.Service).Spec.GetAddresses()...); a.IsValid() {
@@ -76,20 +78,21 @@ func (o owners) Within(network netip.Prefix) netip.Addr {
 	return o.podWithin(network, "")
 }
 
-// podWithin is the address of a Pod in a network; the zero Addr if no address is. namespace: of its Pods alone.
+// podWithin returns an address of a Pod in a network, or the zero Addr. With a namespace only its Pods count.
 func (o owners) podWithin(network netip.Prefix, namespace string) netip.Addr {
 	for r := range o.known.All(model.KindWorkload) {
-		if key := r.Meta().Key; strings.HasPrefix(key.Name, model.WorkloadEntryPrefix) || namespace != "" && key.Namespace != namespace {
+		w := r.(*model.Workload)
+		if w.Spec.FromEntry() || namespace != "" && w.Key.Namespace != namespace {
 			continue
 		}
-		if a := within(network, r.(*model.Workload).Spec.GetEndpoint().GetAddress()); a.IsValid() {
+		if a := within(network, w.Spec.GetEndpoint().GetAddress()); a.IsValid() {
 			return a
 		}
 	}
 	return netip.Addr{}
 }
 
-// within is the first of some addresses that is in a network.
+// within returns the first address in a network, or the zero Addr. Texts that are no IP addresses are skipped.
 func within(network netip.Prefix, addresses ...string) netip.Addr {
 	for _, text := range addresses {
 		if a, err := netip.ParseAddr(text); err == nil && network.Contains(a.Unmap()) {

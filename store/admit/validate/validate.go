@@ -200,7 +200,7 @@ func (e Error) text() string {
 // check holds an object of Istio's to the definition of its kind, and then to what the normaliser makes of it.
 func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Object) Found {
 	var found Found
-	if obj.ID.Group == gatewayAPI {
+	if obj.ID.Group == object.GatewayAPI {
 		found.Warnings = ofGatewayAPI(tree, obj.ID)
 		return found
 	}

@@ -45,7 +45,7 @@ func (a *Addresses) usersOf(address netip.Addr) int {
 	return int(a.users[address])
 }
 
-// within returns an address in a network that a Service or a Pod has; the zero Addr: there is none.
+// within returns an address of a Service or a Pod in a network, or the zero Addr.
 func (a *Addresses) within(network netip.Prefix) netip.Addr {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

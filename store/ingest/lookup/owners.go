@@ -59,9 +59,8 @@ func (t *Table[E]) Services(host string) []*model.Service { return t.index.owner
 
 // Below implements normal.Lookup.
 func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
-	ending := wildcard[1:]
-	for host := range t.index.owners.ending(ending) {
-		if strings.HasSuffix(host, ending) && host != wildcard {
+	for host := range t.index.owners.ending(wildcard[1:]) {
+		if model.Covers(wildcard, host) {
 			all = append(all, t.index.owners.hosts[host]...)
 		}
 	}

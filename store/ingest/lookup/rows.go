@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
@@ -36,25 +37,20 @@ type row struct {
 
 type groupKind struct{ group, kind string }
 
-const (
-	rbac   = "rbac.authorization.k8s.io"
-	leader = "navarch.io" // the group of objects that the leader makes itself
-)
-
 // rows is the table of the kinds that others are joined with.
 var rows = map[groupKind]*row{
 	{"", "Pod"}: {parse: parsePod, equal: equal((*normal.Pod).Equal),
 		readers: podReaders, index: indexPod, records: hasAddress},
-	{"", "Node"}:          {parse: parseNode, equal: equal((*normal.Node).Equal), readers: nodeReaders, index: indexNode},
-	{"", "Namespace"}:     {parse: parseNamespace, equal: equal((*normal.Namespace).Equal), records: comes},
-	{rbac, "Role"}:        {parse: parseRole, equal: equal((*normal.Role).Equal)},
-	{rbac, "ClusterRole"}: {parse: parseRole, equal: equal((*normal.Role).Equal)},
+	{"", "Node"}:                     {parse: parseNode, equal: equal((*normal.Node).Equal), readers: nodeReaders, index: indexNode},
+	{"", "Namespace"}:                {parse: parseNamespace, equal: equal((*normal.Namespace).Equal), records: comes},
+	{model.GroupRBAC, "Role"}:        {parse: parseRole, equal: equal((*normal.Role).Equal)},
+	{model.GroupRBAC, "ClusterRole"}: {parse: parseRole, equal: equal((*normal.Role).Equal)},
 	{"", "ConfigMap"}: {only: (*normal.Normalizer).IsMesh, parse: parseMesh, unread: unreadMesh, equal: never,
 		readers: meshReaders, index: indexMesh, records: always},
-	{leader, "AutomaticAddresses"}: {source: origin.Addresses, parse: parseAutomatic, equal: equal(sameAutomatic),
+	{object.OwnGroup, "AutomaticAddresses"}: {source: origin.Addresses, parse: parseAutomatic, equal: equal(sameAutomatic),
 		readers: automaticReaders, index: indexAutomatic},
-	{leader, "ResolvedName"}: {source: origin.DNS, parse: parseResolved, equal: equal(slices.Equal[[]string])},
-	{leader, "KeySet"}:       {source: origin.JWKS, parse: parseKeys, equal: equal(func(a, b normal.Keys) bool { return a == b })},
+	{object.OwnGroup, "ResolvedName"}: {source: origin.DNS, parse: parseResolved, equal: equal(slices.Equal[[]string])},
+	{object.OwnGroup, "KeySet"}:       {source: origin.JWKS, parse: parseKeys, equal: equal(func(a, b normal.Keys) bool { return a == b })},
 }
 
 // rowOf returns the row of an object; nil: no other object is joined with it.

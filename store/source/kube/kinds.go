@@ -123,7 +123,7 @@ var known = map[string][]string{
 
 // wanted says whether a group's kinds are looked for: Istio's, and those of the Gateway API.
 func wanted(group string) bool {
-	return strings.HasSuffix(group, ".istio.io") || group == "gateway.networking.k8s.io"
+	return strings.HasSuffix(group, ".istio.io") || group == object.GatewayAPI
 }
 
 // best is the version of a group that is read, of those that are served (the preferred one first); empty: none.

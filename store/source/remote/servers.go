@@ -52,7 +52,7 @@ func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, 
 	return &Servers{Config: c, notify: notify, logged: obs.NewSampled(c.Log)}, nil
 }
 
-// Run follows what is stored until ctx ends, whose error it returns. What is known stays while etcd is away.
+// Run follows the stored clusters until ctx ends, and returns its error. Known clusters stay while etcd is away.
 func (s *Servers) Run(ctx context.Context) error {
 	states, err := s.Store.Follow(ctx, folder)
 	if err != nil {

@@ -90,7 +90,7 @@ func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// write makes the folder have these clusters. What is stored already is not written again, unless another key
+// write makes the folder equal to wanted. A cluster that is stored already is not written again, unless another key
 // encryption key is in use by now.
 func (s *shelf) write(ctx context.Context, wanted []candidate) error {
 	if s.stored == nil {

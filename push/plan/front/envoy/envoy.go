@@ -116,7 +116,7 @@ func (o Outbound) Removals(yield func(input.Removal)) {
 	}
 }
 
-// policy is what the Sidecar says of unknown destinations; nil: nothing.
+// policy returns the Sidecar's outboundTrafficPolicy; nil: it states none.
 func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	if o.Sidecar == nil {
 		return nil
@@ -124,8 +124,8 @@ func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	return o.Sidecar.Spec.GetOutboundTrafficPolicy()
 }
 
-// Unknown is how the proxies reach unknown hosts. MeshConfig may have them resolve the names of these; a Sidecar with a
-// policy of its own has them not do so
+// Unknown returns how the proxies reach unknown hosts. MeshConfig may have them resolve the names of these; a Sidecar
+// with a policy of its own has them not do so
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). Proxies
 // without the extensions reach unknown hosts as with ALLOW_ANY.
 func (o Outbound) Unknown() dnscache.Unknown {

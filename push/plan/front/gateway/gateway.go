@@ -51,7 +51,7 @@ func names(key view.Scope) (all []string) {
 	return all
 }
 
-// routesScope is what the route configurations of the scope have in common.
+// routesScope returns the common inputs of the scope's route configurations.
 func (f *Front) routesScope() routes.Scope {
 	return routes.Scope{In: f.In, Layer: f.Layer, Hosts: f.hosts, Patches: f.Patches, Problems: f.problems,
 		Caps: envoy.VirtualHostCaps(f.Key), Proxy: f.Key.Routes}

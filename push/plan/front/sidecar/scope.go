@@ -59,7 +59,7 @@ func (s *scope) outbound() envoy.Outbound {
 // CatchAll implements routes.Names.
 func (s *scope) CatchAll(c routes.Config) (vhost.CatchAll, bool) { return s.outbound().CatchAll(c) }
 
-// routesScope is what the route configurations of the scope have in common.
+// routesScope returns the common inputs of the scope's route configurations.
 func (s *scope) routesScope() routes.Scope {
 	return routes.Scope{In: s.in, Layer: s.layer, Hosts: s.hosts, Patches: s.patches, Problems: s.problems,
 		Caps: s.anonymous(), Proxy: s.key.Routes}

@@ -36,7 +36,7 @@ type Front struct {
 	reading       map[string]bool           // hosts whose routes of connections read labels of the proxy
 }
 
-// contribution is what a host brings to listeners and route configurations. Scopes share it: it is replaced, never
+// contribution lists the listeners and virtual hosts of one host. Scopes share it: it is replaced, never
 // changed.
 type contribution struct {
 	traffic []traffic
@@ -56,7 +56,7 @@ var (
 	virtualServices intern.Table[*model.VirtualService]
 )
 
-// side is what EnvoyFilters call the outbound side of sidecars.
+// side is the EnvoyFilter context of outbound sidecars.
 const side = networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
 
 func importsOf(listeners []*egress) (out []*host.Imports) {
